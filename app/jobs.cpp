@@ -43,7 +43,7 @@ std::string title_of(const core::ConvertRequest& r) { return fmt::format("Conver
 
 std::string title_of(const core::QuantizeRequest& r) {
   const std::string in = file_name(r.input);
-  if (r.explore) return fmt::format("Explore what quantizing costs {}", in);
+  if (r.explore) return fmt::format("Measure the cost of quantizing {}", in);
   return !r.target_size.empty()      ? fmt::format("Quantize {} to {}", in, r.target_size)
          : r.tensor_types.size() < 2 ? fmt::format("Quantize {} to {}", in, r.type)
                                      : fmt::format("Quantize {} to a mix with {}", in, r.type);
@@ -70,7 +70,7 @@ std::string value_of(const core::Ceiling& c) {
 }
 
 core::JobTable bench_table() {
-  return {"", {"Test", "Speed", "Bandwidth", "Of the roof", "Arithmetic", "Of the peak"}, {}};
+  return {"", {"Test", "Speed", "% of roof", "Of the roof", "% of peak", "Of the peak"}, {}};
 }
 
 std::vector<std::string> bench_row(const measure::BenchRow& row) {
@@ -217,7 +217,7 @@ void JobQueue::run(Job& job) {
   } catch (const std::bad_alloc&) {
     job.error = "out of memory";
   } catch (const kernels::cuda::OutOfMemory& error) {
-    job.error = fmt::format("{}; the model that is open in the window has its share of it", error.what());
+    job.error = fmt::format("{}; the model open in the window also uses memory", error.what());
   } catch (const Error& error) {
     job.error = in_window_words(error.what());
   } catch (const std::exception& error) {
@@ -255,14 +255,14 @@ void explore(const core::QuantizeRequest& request, const convert::QuantizeSteps&
                           fmt::format("{:.2g} nats", p.divergence.error)});
   }
   job.tables.push_back(std::move(table));
-  job.result = fmt::format("{} ways to write it, over {} tokens, {}", frontier.points.size(), frontier.scored_tokens,
+  job.result = fmt::format("{} variants, {} scored tokens, {}", frontier.points.size(), frontier.scored_tokens,
                            core::human_seconds(seconds_now() - start));
 }
 
 } // namespace
 
 void JobQueue::work_on(const core::ConvertRequest& request, Job& job) {
-  if (request.output.empty()) throw_error("name the file to write");
+  if (request.output.empty()) throw_error("choose a file to write");
   progress("reading the checkpoint", 0);
   const double start = seconds_now();
   const convert::import::ConvertReport report = convert::import::convert(
@@ -283,7 +283,7 @@ void JobQueue::work_on(core::QuantizeRequest request, Job& job) {
   steps.note = [&](const std::string& note) { job.notes.push_back(note); };
   progress("reading the model", 0);
   if (request.explore) return explore(request, steps, job);
-  if (request.output.empty()) throw_error("name the file to write");
+  if (request.output.empty()) throw_error("choose a file to write");
   core::JobTable table{"", {"Tensor", "From", "To", "Bits per weight", "RMSE", "SQNR", "Size"}, {}};
   quant::ErrorStats total;
   uint64_t before = 0, after = 0;
@@ -334,10 +334,10 @@ void JobQueue::work_on(core::RooflineRequest request, Job& job) {
   const measure::RooflineReport report = measure::measure_roofline(
       request, [&](std::string_view what, int64_t done, int64_t total) { progress(what, share_of(done, total)); });
   if (!report.missing.empty()) job.notes.push_back(report.missing);
-  core::JobTable ceilings{fmt::format("What {} can do", report.device), {"Ceiling", "Measured", "How"}, {}};
+  core::JobTable ceilings{fmt::format("Limits of {}", report.device), {"Ceiling", "Measured", "How"}, {}};
   for (const core::Ceiling& c : report.ceilings) ceilings.rows.push_back({c.name, value_of(c), c.how});
-  core::JobTable kernels{fmt::format("What reaches it: {}", report.model),
-                         {"Kernel", "Time", "Intensity", "Bandwidth", "Arithmetic", "Of the roof", "Bound by"},
+  core::JobTable kernels{fmt::format("Kernels of {}", report.model),
+                         {"Kernel", "Time", "Intensity", "Bandwidth", "Arithmetic", "% of roof", "Bound by"},
                          {}};
   for (const measure::RooflinePoint& p : report.points)
     kernels.rows.push_back({p.name, fmt::format("{:.1f} µs", p.seconds * 1e6),

@@ -31,14 +31,14 @@ struct ChatCommand {
 
     const bool interactive = stdin_is_terminal();
     if (interactive && !opened.recommended().empty())
-      note(fmt::format("sampling as the model file recommends: {} (/set changes it)",
+      note(fmt::format("sampling settings recommended by the model file: {} (change them with /set)",
                        fmt::join(opened.recommended(), ", ")));
     if (interactive)
-      note(fmt::format("{} on {}, context {} tokens. /help lists commands, Ctrl-D leaves.",
+      note(fmt::format("{} on {}, context {} tokens. Type /help for commands, Ctrl-D to leave.",
                        model_title(opened.loaded().file), opened.loaded().executor->description(),
                        opened.session().context()));
     if (interactive && !toolbox.tools().empty())
-      note(fmt::format("{} tools of {} MCP servers; you are asked before each call. /tools lists them.",
+      note(fmt::format("{} tools from {} MCP servers; you are asked before each call. /tools lists them.",
                        toolbox.tools().size(), toolbox.servers()));
     LineReader reader(interrupt, [&](const std::string& before) { return chat.completions(before); });
     if (interactive && !first.empty()) print_row("> ", 2, first);
@@ -48,12 +48,12 @@ struct ChatCommand {
       const LineReader::Event event = reader.read(message);
       if (event == LineReader::Event::end_of_input) break;
       if (event == LineReader::Event::interrupted) {
-        note("[Ctrl-D or /exit leaves]");
+        note("[press Ctrl-D or type /exit to leave]");
         continue;
       }
       if (!chat.take(message, interactive)) break;
     }
-    if (!interactive && chat.failed()) throw Error("not every message was answered");
+    if (!interactive && chat.failed()) throw Error("some messages got no answer");
   }
 };
 
@@ -66,12 +66,12 @@ void add_chat_command(CLI::App& app) {
   add_speculation_options(*command, options->model);
   add_media_options(*command, options->request.media, options->model.mmproj);
   command->add_option("--system-prompt", options->request.system, "system prompt (-sys)")->type_name("TEXT");
-  command->add_option("-p,--prompt", options->first, "a first message, sent at once")->type_name("TEXT");
+  command->add_option("-p,--prompt", options->first, "a first message, sent immediately")->type_name("TEXT");
   command->add_flag("--no-markdown", options->no_markdown, kNoMarkdownHelp);
-  command->add_flag("--context-shift", options->context_shift, "when the context fills, forget the oldest exchanges");
+  command->add_flag("--context-shift", options->context_shift, "when the context is full, drop the oldest exchanges");
   command
       ->add_option("--tools", options->tools,
-                   "functions that the model may call: JSON as in OpenAI's API; you type what they return")
+                   "functions that the model may call, as JSON in the format of OpenAI's API; you type their results")
       ->type_name("FILE");
   add_mcp_options(*command, options->mcp);
   add_template_options(*command, options->request.chat_template);

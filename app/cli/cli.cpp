@@ -27,8 +27,9 @@
 namespace ridge::app {
 namespace {
 
-constexpr const char* kFooter = "`ridge COMMAND --help` lists a command's options; `ridge config` says which of them "
-                                "the configuration file sets (--config FILE: another file; none: no file).";
+constexpr const char* kFooter =
+    "`ridge COMMAND --help` lists a command's options; `ridge config` shows which of them the configuration file sets "
+    "(--config FILE: use another file; --config none: use none).";
 
 int fail(std::string_view what, int status = Error::kFailed) {
   write_stderr(fmt::format("ridge: error: {}\n", what));
@@ -77,7 +78,7 @@ int parse_and_run(CLI::App& app, Configuration& configuration, std::vector<std::
   std::vector<std::string> args = read_words(app, words);
   try {
     if (alone && stdin_is_terminal() && stdout_is_terminal()) {
-      fmt::print("ridge runs local language models; `ridge help` lists what it can do.\n\n");
+      fmt::print("ridge runs local language models; `ridge help` lists its commands.\n\n");
       next = choose_first_model(true);
       return 0;
     }
@@ -129,11 +130,12 @@ void add_commands(CLI::App& app, const CommandLine& line, NextCommand& next) {
   const auto add_serve = [&](CLI::App& to) { add_serve_command(to, line); };
   const auto add_pull = [&](CLI::App& to) { add_pull_commands(to, next); };
   const auto add_search = [&](CLI::App& to) { add_search_command(to, next); };
-  add_group(app, "Ask models", {add_chat_command, add_run_command, add_serve, add_gui_command});
-  add_group(app, "Models at hand", {add_models_command, add_search, add_pull, add_fit_command, add_inspect_command});
-  add_group(app, "Make models", {add_convert_command, add_quantize_command, add_imatrix_command});
+  add_group(app, "Use models", {add_chat_command, add_run_command, add_serve, add_gui_command});
+  add_group(app, "Find and manage models",
+            {add_models_command, add_search, add_pull, add_fit_command, add_inspect_command});
+  add_group(app, "Create models", {add_convert_command, add_quantize_command, add_imatrix_command});
   add_group(app, "Measure", {add_bench_command, add_roofline_command, add_perplexity_command});
-  add_group(app, "Parts of a model's way",
+  add_group(app, "Inspect single steps",
             {add_tokenize_commands, add_template_command, add_logits_command, add_embed_command, add_rerank_command});
   const auto add_config = [&](CLI::App& to) { add_config_command(to, line); };
   add_group(app, "This machine", {add_doctor_command, add_config, add_completion_command, add_manual_command});

@@ -22,7 +22,7 @@ struct ConfigCommand {
   void run() const {
     const SettingsFile& file = line.file;
     if (file.path.empty()) {
-      fmt::print("no configuration file; {}/config.ini would be read\n", core::config_folder());
+      fmt::print("no configuration file; ridge would read {}/config.ini\n", core::config_folder());
       return;
     }
     fmt::print("{}\n", core::printable(file.path, 4096));
@@ -46,8 +46,10 @@ struct ConfigCommand {
 
 void add_config_command(CLI::App& app, const CommandLine& line) {
   auto options = std::make_shared<ConfigCommand>(ConfigCommand{app, line, {}, {}});
-  CLI::App* command = app.add_subcommand("config", "what the configuration file sets, and where it says so");
-  command->add_option("command", options->command, "only what holds for this command")->type_name("COMMAND");
+  CLI::App* command =
+      app.add_subcommand("config", "show the settings of the configuration file and where each one is set");
+  command->add_option("command", options->command, "show only settings that apply to this command")
+      ->type_name("COMMAND");
   command->add_option("for", options->model, "… with this model")->type_name("MODEL-NAME");
   command->callback([options] { options->run(); });
 }

@@ -46,27 +46,27 @@ struct ConvertCommand {
 
 void add_convert_command(CLI::App& app) {
   auto options = std::make_shared<ConvertCommand>();
-  CLI::App* command = app.add_subcommand("convert", "turn a Hugging Face checkpoint into a GGUF file, and its encoders "
-                                                    "of pictures and sounds into another; or a LoRA "
-                                                    "adapter of PEFT");
-  command->add_option("folder", options->request.input, "holds config.json, *.safetensors and the tokenizer")
+  CLI::App* command = app.add_subcommand("convert", "convert a Hugging Face checkpoint to GGUF, with its image and "
+                                                    "audio encoders in a second file, or convert a PEFT LoRA adapter");
+  command->add_option("folder", options->request.input, "folder with config.json, *.safetensors and the tokenizer")
       ->type_name("DIR")
       ->required();
   command
-      ->add_option(
-          "-o,--out", options->request.output,
-          "the file to write; appears when it is whole. Encoders of pictures and sounds become mmproj-OUT.gguf beside "
-          "it, where run and chat find it")
+      ->add_option("-o,--out", options->request.output,
+                   "output file, written under a temporary name until complete; image and audio encoders go to "
+                   "mmproj-OUT.gguf next to it, where run and chat find them")
       ->type_name("OUT.gguf");
-  command->add_option("--mmproj", options->request.mmproj, "the encoder's file instead; without -o: only the encoder")
+  command
+      ->add_option("--mmproj", options->request.mmproj,
+                   "output file for the encoder; without -o, only the encoder is converted")
       ->type_name("FILE.gguf");
   command
       ->add_option("--base", options->request.base,
-                   "of an adapter (adapter_config.json, adapter_model.safetensors): the checkpoint that it is for, "
-                   "whose config.json is read; default: what the adapter names")
+                   "for an adapter (adapter_config.json, adapter_model.safetensors): the base checkpoint, whose "
+                   "config.json is read (default: the one that the adapter names)")
       ->type_name("DIR");
-  command->add_flag("--text-only", options->request.text_only, "leave the encoder out");
-  command->add_option("--type", options->request.type, "what unquantized matrices become (default: what they are)")
+  command->add_flag("--text-only", options->request.text_only, "do not convert the encoders");
+  command->add_option("--type", options->request.type, "type for unquantized matrices (default: keep theirs)")
       ->type_name("f16|bf16|f32|q8_0")
       ->check(CLI::IsMember({"f16", "bf16", "f32", "q8_0"}, CLI::ignore_case));
   command->add_flag("--json", options->json, "machine-readable");

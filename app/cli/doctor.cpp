@@ -53,7 +53,7 @@ std::string vector_features() {
 // Loads the driver's library, so that ridge runs without CUDA.
 Finding find_gpu() {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!library) return {"GPU", false, "no NVIDIA driver (libcuda.so.1)", ""};
+  if (!library) return {"GPU", false, "no NVIDIA driver (libcuda.so.1 not found)", ""};
   const auto symbol = [&](const char* name) { return ::dlsym(library, name); };
   const auto initialize = reinterpret_cast<int (*)(unsigned)>(symbol("cuInit"));
   const auto driver_version = reinterpret_cast<int (*)(int*)>(symbol("cuDriverGetVersion"));
@@ -61,14 +61,16 @@ Finding find_gpu() {
   const auto device_name = reinterpret_cast<int (*)(char*, int, int)>(symbol("cuDeviceGetName"));
   const auto device_memory = reinterpret_cast<int (*)(size_t*, int)>(symbol("cuDeviceTotalMem_v2"));
   if (!initialize || !driver_version || !device_count || !device_name || !device_memory)
-    return {"GPU", false, "the driver library lacks its usual functions", "reinstall the NVIDIA driver"};
+    return {"the driver library lacks expected functions", false, "the driver library lacks its usual functions",
+            "reinstall the NVIDIA driver"};
   if (const int status = initialize(0); status != 0)
     return {"GPU", false, fmt::format("cuInit failed with error {}", status), "check the driver with nvidia-smi"};
   int version = 0, count = 0;
   driver_version(&version);
   device_count(&count);
   if (count == 0)
-    return {"GPU", false, "driver present, no device", "check that the device is visible: CUDA_VISIBLE_DEVICES"};
+    return {"driver present, but no device found", false, "check that the device is visible (CUDA_VISIBLE_DEVICES)",
+            "check that the device is visible: CUDA_VISIBLE_DEVICES"};
   std::vector<std::string> names;
   for (int device = 0; device < count; ++device) {
     char name[256] = "";
@@ -85,14 +87,14 @@ std::string calibration_of(const std::string& gpu) {
   std::string text;
   for (const auto& [way, factor] : engine::kept_way_factors(gpu))
     text += fmt::format("{} {} x {:.2f}", text.empty() ? ", calibrated:" : ",", way, factor);
-  return text.empty() ? ", not calibrated (ridge bench --calibrate)" : text;
+  return text.empty() ? ", not calibrated (run `ridge bench --calibrate`)" : text;
 }
 
 Finding find_cuda() {
   const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
   if (!gpu.usable) return {"CUDA engine", false, gpu.problem, "models run on the CPU"};
   return {"CUDA engine", true,
-          fmt::format("{}, {} multiprocessors, compute {}.{}, {:.1f} GB free; products are chosen for {}", gpu.name,
+          fmt::format("{}, {} multiprocessors, compute {}.{}, {:.1f} GB free; kernels tuned for {}", gpu.name,
                       gpu.sm_count, gpu.compute_major, gpu.compute_minor, gpu.free_bytes / 1e9,
                       kernels::cuda::describe_rates()) +
               calibration_of(gpu.name),
@@ -104,11 +106,11 @@ std::optional<Finding> find_gpu_links() {
   if (gpus.size() < 2) return std::nullopt;
   std::iota(gpus.begin(), gpus.end(), 0);
   if (kernels::cuda::have_peer_access(gpus))
-    return Finding{"GPU links", true,
-                   fmt::format("{} GPUs write to each other's memory: --tensor-parallel {}", gpus.size(), gpus.size()),
-                   ""};
-  return Finding{"GPU links", false, fmt::format("not all of {} GPUs reach each other's memory", gpus.size()),
-                 "--tensor-parallel exchanges values through the host's memory"};
+    return Finding{
+        "GPU links", true,
+        fmt::format("{} GPUs can access each other's memory: use --tensor-parallel {}", gpus.size(), gpus.size()), ""};
+  return Finding{"GPU links", false, fmt::format("not all of the {} GPUs can access each other's memory", gpus.size()),
+                 "--tensor-parallel exchanges data through host memory"};
 }
 
 Finding find_toolkit() {
@@ -117,13 +119,14 @@ Finding find_toolkit() {
   for (std::string folder; std::getline(path, folder, ':');) places.push_back(folder);
   for (const std::string& place : places)
     if (std::filesystem::exists(place + "/nvcc")) return {"CUDA toolkit", true, place + "/nvcc", ""};
-  return {"CUDA toolkit", false, "no nvcc", "needed only to build GPU kernels: developer.nvidia.com/cuda-downloads"};
+  return {"CUDA toolkit", false, "nvcc not found",
+          "needed only to build GPU kernels: developer.nvidia.com/cuda-downloads"};
 }
 
 Finding find_curl() {
   try {
     hub::curl::library();
-    return {"libcurl", true, "found: ridge pull can download", ""};
+    return {"libcurl", true, "found: ridge pull can download models", ""};
   } catch (const Error& error) {
     return {"libcurl", false, "missing", error.what()};
   }
@@ -134,31 +137,33 @@ Finding find_sndfile() {
     media::need_sndfile();
     return {"libsndfile", true, "found: FLAC, MP3 and Ogg can be read", ""};
   } catch (const Error& error) {
-    return {"libsndfile", false, "missing: sounds are WAV files", fmt::format("FLAC, MP3 and Ogg: {}", error.what())};
+    return {"libsndfile", false, "missing: only WAV audio can be read",
+            fmt::format("for FLAC, MP3 and Ogg: {}", error.what())};
   }
 }
 
 Finding find_microphone() {
   const std::string problem = media::Microphone::problem();
-  if (problem.empty()) return {"libpulse-simple", true, "found: the window can record sounds", ""};
-  return {"libpulse-simple", false, "missing: the window records no sounds", problem};
+  if (problem.empty()) return {"libpulse-simple", true, "found: the window can record audio", ""};
+  return {"libpulse-simple", false, "missing: the window cannot record audio", problem};
 }
 
 Finding find_display() {
   for (const char* name : {"WAYLAND_DISPLAY", "DISPLAY"})
     if (const char* value = std::getenv(name); value && *value)
       return {"display", true, fmt::format("{}={}", name, value), ""};
-  return {"display", false, "none (neither DISPLAY nor WAYLAND_DISPLAY is set)", "everything works in a terminal"};
+  return {"display", false, "none (neither DISPLAY nor WAYLAND_DISPLAY is set)",
+          "the terminal commands work without a display"};
 }
 
 std::string chosen_threads(const kernels::cpu::Processors& found) {
   std::string text = fmt::format("{}: ", found.threads());
   if (found.limit > 0 && found.threads() < found.cores)
-    text += fmt::format("a control group gives the time of {:.3g} processors, of {} cores", found.limit, found.cores);
+    text +=
+        fmt::format("a control group limits the CPU time to {:.3g} processors, of {} cores", found.limit, found.cores);
   else
-    text += fmt::format("one for each core that may be used, {} processor{} in all", found.usable,
-                        found.usable == 1 ? "" : "s");
-  return text + (found.hybrid ? "; cores of two kinds take work as fast as each can" : "") + " (-t N: another number)";
+    text += fmt::format("one per usable core, {} processor{} in total", found.usable, found.usable == 1 ? "" : "s");
+  return text + (found.hybrid ? "; work is split by the speed of each kind of core" : "") + " (change with -t N)";
 }
 
 struct DoctorCommand {
@@ -181,7 +186,7 @@ struct DoctorCommand {
          fmt::format("{:.1f} GB, {:.1f} GB available", engine::memory_bytes("MemTotal") / 1e9,
                      engine::memory_bytes("MemAvailable") / 1e9),
          ""},
-        {"memory read", true, fmt::format("{:.1f} GB/s measured, by as many threads", bandwidth / 1e9), ""},
+        {"memory read", true, fmt::format("{:.1f} GB/s measured with that many threads", bandwidth / 1e9), ""},
         find_gpu(),
         find_cuda(),
         find_toolkit(),
@@ -209,7 +214,8 @@ struct DoctorCommand {
 
 void add_doctor_command(CLI::App& app) {
   auto options = std::make_shared<DoctorCommand>();
-  CLI::App* command = app.add_subcommand("doctor", "what this machine has for running models, and what is missing");
+  CLI::App* command =
+      app.add_subcommand("doctor", "check this machine's hardware, drivers and libraries for running models");
   command->add_flag("--json", options->json, "machine-readable");
   command->callback([options] { options->run(); });
 }

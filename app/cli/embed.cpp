@@ -44,7 +44,7 @@ struct EmbedCommand {
 
     const bool each_token = embedder.pooling() == engine::Pooling::none;
     if (each_token && inputs.size() != 1)
-      throw Error("--out: with --pooling none a file takes the vectors of one text", Error::kUsage);
+      throw Error("--out: with --pooling none, a file holds the vectors of one text only", Error::kUsage);
     NpyWriter npy(out, {each_token ? std::ssize(inputs[0]) : std::ssize(inputs), embedder.width()});
     for (const std::vector<int32_t>& tokens : inputs) npy.append(embedder.embed(tokens, !no_normalize));
     npy.finish();
@@ -61,8 +61,8 @@ struct EmbedCommand {
   // The embedding rows that replace tokens.
   void run_pictures() {
     if (!texts.empty() || !file.empty() || !ids.empty() || (!pooling.empty() && pooling != "none"))
-      throw Error("--image and --audio: go without texts, with --pooling none", Error::kUsage);
-    if (given.empty()) throw Error("--mmproj: goes with --image or --audio", Error::kUsage);
+      throw Error("--image and --audio: cannot be combined with texts; need --pooling none", Error::kUsage);
+    if (given.empty()) throw Error("--mmproj: needs --image or --audio", Error::kUsage);
     mmproj = encoder_for_media(mmproj, model.model);
     if (!out.empty()) core::check_output(out, {model.model, mmproj});
     engine::PictureReader::Options encoding = engine::encoding_options(model, note);
@@ -123,28 +123,30 @@ struct EmbedCommand {
 
 void add_embed_command(CLI::App& app) {
   auto options = std::make_shared<EmbedCommand>();
-  CLI::App* command = app.add_subcommand("embed", "vectors of texts: a line of JSON for each, or a NumPy file");
+  CLI::App* command =
+      app.add_subcommand("embed", "compute embedding vectors of texts: one line of JSON each, or a NumPy file");
   add_model_options(*command, options->model);
   CLI::Option* texts =
-      command->add_option("text", options->texts, "the texts; none: each line of standard input is one")
+      command->add_option("text", options->texts, "the texts (default: each line of standard input is one)")
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
           ->type_name("TEXT");
-  CLI::Option* file = command->add_option("--file", options->file, "each line of the file is a text; -: standard input")
-                          ->type_name("FILE");
+  CLI::Option* file =
+      command->add_option("--file", options->file, "each line of this file is a text (-: standard input)")
+          ->type_name("FILE");
   CLI::Option* ids = command->add_option("--ids", options->ids, "token ids instead of texts: 1,2,3");
   ids->excludes(texts)->excludes(file);
   file->excludes(texts);
   add_media_options(*command, options->given, options->mmproj);
   command
       ->add_option("--out", options->out,
-                   "NumPy file to write, shape [texts, width]; with --pooling none [tokens, width]")
+                   "write a NumPy file, shape [texts, width]; with --pooling none: [tokens, width]")
       ->type_name("X.npy");
   command
       ->add_option("--pooling", options->pooling,
-                   "which vector is the text's: mean, cls (first token), last, or none: one per token, as it is")
+                   "how to pool token vectors: mean, cls (first token), last, or none (one vector per token)")
       ->type_name("KIND");
-  command->add_flag("--no-normalize", options->no_normalize, "vectors keep their length, else it is 1");
-  command->add_flag("--truncate", options->truncate, "leave out the end of a text that does not fit the context");
+  command->add_flag("--no-normalize", options->no_normalize, "do not normalize vectors to length 1");
+  command->add_flag("--truncate", options->truncate, "truncate texts that do not fit the context");
   command->add_flag("--exact", options->exact, "no activation quantization, F32 KV cache");
   command->callback([options] { options->run(); });
 }

@@ -35,7 +35,7 @@ struct GuiCommand {
       char rest;
       if (std::sscanf(size.c_str(), "%dx%d%c", &window.width, &window.height, &rest) != 2 || window.width < 320 ||
           window.height < 240 || window.width > 16384 || window.height > 16384)
-        throw Error(fmt::format("--size: '{}' is no WIDTHxHEIGHT such as 1280x800", size), Error::kUsage);
+        throw Error(fmt::format("--size: expected WIDTHxHEIGHT such as 1280x800, found '{}'", size), Error::kUsage);
     }
     if (light || dark) window.light = light;
     setup.remember_files = window.screenshot.empty();
@@ -59,33 +59,34 @@ struct GuiCommand {
 void add_gui_command(CLI::App& app) {
   auto options = std::make_shared<GuiCommand>();
   CLI::App* command = app.add_subcommand(
-      "gui", "the window: chat, gauges, roofline, model explorer, quant lab, jobs, server, sequences");
+      "gui", "open the window: chat, gauges, roofline, model explorer, quant lab, jobs, server, sequences");
   add_model_options(*command, options->setup.model, true);
   add_speculation_options(*command, options->setup.model);
   add_prefix_cache_option(*command, options->setup.prefixes);
-  command->add_option("file", options->setup.model.model, "GGUF file or name; default: the built-in guide")
+  command->add_option("file", options->setup.model.model, "GGUF file or name (default: the built-in guide)")
       ->type_name(kModelType);
   command->add_option("--system-prompt", options->setup.request.system, "system prompt (-sys)")->type_name("TEXT");
-  command->add_option("-p,--prompt", options->prompt, "a first message, sent at once")->type_name("TEXT");
+  command->add_option("-p,--prompt", options->prompt, "a first message, sent immediately")->type_name("TEXT");
   add_media_options(*command, options->images, options->setup.model.mmproj, false);
   command
-      ->add_option("--panel", options->window.panel,
-                   "the panel to begin with: chat, gauges, roofline, model, quant, jobs, server, sequences; a part of "
-                   "it after a slash")
+      ->add_option(
+          "--panel", options->window.panel,
+          "first panel: chat, gauges, roofline, model, quant, jobs, server or sequences; add /PART for a part of it")
       ->type_name("NAME");
-  command->add_option("--size", options->size, "of the window")->type_name("WxH");
-  auto* light = command->add_flag("--light", options->light, "light colours");
-  command
-      ->add_flag("--dark", options->dark, "dark colours; without either, and without --panel or --size: as last time")
+  command->add_option("--size", options->size, "window size")->type_name("WxH");
+  auto* light = command->add_flag("--light", options->light, "light theme");
+  command->add_flag("--dark", options->dark, "dark theme (default: as last time, unless --panel or --size is given)")
       ->excludes(light);
-  command->add_option("--screenshot", options->window.screenshot, "write what the window shows, and close it")
+  command->add_option("--screenshot", options->window.screenshot, "save a screenshot of the window, then quit")
       ->type_name("FILE.png");
-  command->add_option("--after-frames", options->window.after_frames, "with --screenshot: frames to wait, once at rest")
+  command
+      ->add_option("--after-frames", options->window.after_frames,
+                   "with --screenshot: frames to wait after the window has settled")
       ->check(CLI::Range(0, 100000))
       ->capture_default_str()
       ->type_name("N");
   command->add_flag("--frame-times", options->frame_times,
-                    "on closing, print how long frames took and how much of a core drawing took");
+                    "on quitting, print frame times and the share of a core used for drawing");
   add_mcp_options(*command, options->setup.mcp);
   add_template_options(*command, options->setup.request.chat_template);
   add_sampling_options(*command, options->setup.request.sampling);
@@ -99,11 +100,11 @@ void add_gui_command(CLI::App& app) {
 namespace ridge::app {
 
 void add_gui_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("gui", "the window (this build has none)");
+  CLI::App* command = app.add_subcommand("gui", "open the window (not included in this build)");
   command->allow_extras();
   command->callback([] {
     throw Error("this build has no window: install libimgui-dev, libglfw3-dev and libpng-dev (./dev setup) and build "
-                "again; ridge chat works in a terminal");
+                "again, or use `ridge chat` in a terminal");
   });
 }
 

@@ -32,7 +32,7 @@ struct ImatrixCommand {
   bool process_output = false, parse_special = false, json = false;
 
   void run() const {
-    engine::need_one_process("imatrix", "each has only a part of every matrix");
+    engine::need_one_process("imatrix", "each rank has only a part of every matrix");
     const double start = core::seconds_now();
     engine::LoadedModel loaded = engine::open_model(model, load_on_terminal());
     core::check_output(out, {model, text});
@@ -48,9 +48,9 @@ struct ImatrixCommand {
     // An observer sees one Program, so the model must be on one device.
     const bool gpu = device != "cpu" && kernels::cuda::device_info().usable;
     const bool room = device == "cuda" || (gpu && kernels::cuda::fits(loaded.program, config));
-    if (gpu && !room) note("running on the CPU: the GPU has no room for the whole model");
+    if (gpu && !room) note("running on the CPU: the whole model does not fit the GPU");
     engine::start_executor(loaded, config, room ? device : "cpu", {.gpu_layers = core::layer_count(loaded.program) + 1},
-                           load_on_terminal(), "lower -c (tokens per chunk), or use --device cpu");
+                           load_on_terminal(), "lower -c (tokens per chunk) or use --device cpu");
     core::Executor& executor = *loaded.executor;
 
     Progress progress("collecting");
@@ -92,7 +92,7 @@ struct ImatrixCommand {
     }
     fmt::print("{} matrices over {} chunks of {} tokens, perplexity {:.4f}, {:.1f} s\n", imatrix.entries.size(),
                imatrix.chunks, imatrix.chunk_tokens, perplexity, seconds);
-    if (unseen > 0) note(fmt::format("{} experts met no token; their columns count alike", unseen));
+    if (unseen > 0) note(fmt::format("{} experts received no tokens; their columns get equal weights", unseen));
   }
 };
 
@@ -100,24 +100,26 @@ struct ImatrixCommand {
 
 void add_imatrix_command(CLI::App& app) {
   auto options = std::make_shared<ImatrixCommand>();
-  CLI::App* command = app.add_subcommand("imatrix", "make an importance matrix from a text, for ridge quantize");
-  command->add_option("-m,--model", options->model, "GGUF file (of a split model: any part) or name")
+  CLI::App* command = app.add_subcommand("imatrix", "compute an importance matrix from a text, for ridge quantize");
+  command->add_option("-m,--model", options->model, "GGUF file (any part of a split model) or name")
       ->type_name(kModelType)
       ->required();
-  command->add_option("-f,--file", options->text, "text like what the model is for")->type_name("FILE")->required();
-  command->add_option("-o,--output", options->out, "file to write")->type_name("X.gguf")->required();
+  command->add_option("-f,--file", options->text, "calibration text, similar to the intended use")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("-o,--output", options->out, "output file")->type_name("X.gguf")->required();
   command->add_option("-c,--ctx-size", options->chunk_tokens, "tokens per chunk")
       ->check(CLI::Range(2, 1 << 20))
       ->capture_default_str()
       ->type_name("N");
-  command->add_option("--chunks", options->max_chunks, "at most so many chunks (default: the whole text)")
+  command->add_option("--chunks", options->max_chunks, "maximum number of chunks (default: the whole text)")
       ->check(CLI::Range(1, 1 << 30))
       ->type_name("N");
   command->add_flag("--parse-special", options->parse_special,
-                    "special tokens in the text are tokens (chat transcripts)");
-  command->add_flag("--process-output", options->process_output, "the output matrix, too");
+                    "parse special tokens in the text (for chat transcripts)");
+  command->add_flag("--process-output", options->process_output, "include the output matrix");
   command->add_flag("--json", options->json, "machine-readable");
-  command->add_option("--device", options->device, "auto (the GPU where there is one), cuda or cpu")
+  command->add_option("--device", options->device, "auto (the GPU if there is one), cuda or cpu")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->type_name("NAME");
   command->add_option("-t,--threads", options->threads, "CPU threads (default: all cores)")

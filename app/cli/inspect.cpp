@@ -85,10 +85,10 @@ struct InspectCommand {
 
   void run() const {
     if (!compared.empty() && (compared.size() != 2 || !path.empty()))
-      throw Error("inspect: --compare takes two files, A and B", Error::kUsage);
+      throw Error("inspect: --compare needs two files, A and B", Error::kUsage);
     if (!imatrix.empty() && as.empty()) throw Error("inspect: --imatrix needs --as TYPES", Error::kUsage);
     if (!compared.empty()) return compare_files(compared[0], compared[1], json);
-    if (path.empty()) throw Error("inspect: name a FILE, or two with --compare", Error::kUsage);
+    if (path.empty()) throw Error("inspect: give a FILE, or two files with --compare", Error::kUsage);
     const gguf::File file = gguf::File::open(path);
     if (!as.empty() && tensor.empty()) throw Error("inspect: --as needs --tensor NAME", Error::kUsage);
     if (!as.empty()) return show_tensor_as(file, tensor, as, imatrix, json);
@@ -150,11 +150,11 @@ struct InspectCommand {
       const engine::Encoders encoders(file);
       std::vector<std::string> kinds;
       if (encoders.pictures)
-        kinds.push_back(fmt::format("an encoder of pictures for {}", encoders.pictures->projector().models));
-      if (encoders.sounds) kinds.push_back(fmt::format("an encoder of sound for {}", encoders.sounds->kind().models));
-      return fmt::format("{}: give it to run, chat or serve with --mmproj", fmt::join(kinds, ", "));
+        kinds.push_back(fmt::format("an image encoder for {}", encoders.pictures->projector().models));
+      if (encoders.sounds) kinds.push_back(fmt::format("an audio encoder for {}", encoders.sounds->kind().models));
+      return fmt::format("{}: pass it to run, chat or serve with --mmproj", fmt::join(kinds, ", "));
     } catch (const Error& error) {
-      return fmt::format("runs: no, {}", error.what());
+      return fmt::format("supported: no, {}", error.what());
     }
   }
 
@@ -166,13 +166,13 @@ struct InspectCommand {
         least = std::min(least, pair.rank);
         most = std::max(most, pair.rank);
       }
-      return fmt::format("a LoRA adapter of {} matrices of a {} model, rank {}{}{}: give it to run, chat or serve with "
-                         "--lora",
-                         adapter.pairs().size(), core::printable(adapter.architecture()), least,
-                         least == most ? "" : fmt::format(" to {}", most),
-                         adapter.invocation().empty() ? "" : ", which counts from its invocation tokens on");
+      return fmt::format(
+          "a LoRA adapter for {} matrices of a {} model, rank {}{}{}: pass it to run, chat or serve with --lora",
+          adapter.pairs().size(), core::printable(adapter.architecture()), least,
+          least == most ? "" : fmt::format(" to {}", most),
+          adapter.invocation().empty() ? "" : ", active from its invocation tokens on");
     } catch (const Error& error) {
-      return fmt::format("runs: no, {}", error.what());
+      return fmt::format("supported: no, {}", error.what());
     }
   }
 
@@ -184,12 +184,12 @@ struct InspectCommand {
     if (architecture == "clip")
       facts.push_back(encoder_fact(file));
     else if (!models::find_architecture(architecture))
-      facts.push_back("runs: no, its architecture is unknown (ridge models --architectures)");
+      facts.push_back("supported: no, unknown architecture (see ridge models --architectures)");
     if (file.find("tokenizer.ggml.tokens")) {
       try {
         const text::ChosenTemplate chosen = text::choose_chat_template(file);
         facts.push_back(chosen.origin.empty()
-                            ? fmt::format("chat template: none; \"{}\" is used", chosen.chat_template.name())
+                            ? fmt::format("chat template: none; using \"{}\"", chosen.chat_template.name())
                             : fmt::format("chat template: {}", chosen.origin));
       } catch (const Error& error) {
         facts.push_back(fmt::format("chat template: {}", error.what()));
@@ -256,9 +256,10 @@ struct InspectCommand {
 
   void show_tensor(const gguf::File& file) const {
     const gguf::Tensor* t = file.find_tensor(tensor);
-    if (!t) throw_error("{}: has no tensor '{}'; `ridge inspect` without --tensor lists them", path, tensor);
+    if (!t)
+      throw_error("{}: has no tensor '{}'; run `ridge inspect` without --tensor to list the tensors", path, tensor);
     const quant::FormatInfo* format = t->type.format();
-    if (!format) throw_error("{}: tensor {} has type {}, which holds no weights", path, tensor, t->type.name());
+    if (!format) throw_error("{}: tensor {} has type {}, which is not a weight type", path, tensor, t->type.name());
 
     std::unique_ptr<NpyWriter> npy;
     if (!out.empty()) {
@@ -308,7 +309,7 @@ struct InspectCommand {
       fmt::print("{}: {} {}, {}, {:.4f} bits per weight\n", t->name, format->name, shape_text(*t),
                  core::human_bytes(static_cast<double>(t->data.size())), format->bits_per_weight());
       fmt::print("min {:.6g}  max {:.6g}  mean {:.6g}  rms {:.6g}{}\n", low, high, sum / count, rms,
-                 not_finite ? fmt::format("  not finite: {}", not_finite) : "");
+                 not_finite ? fmt::format("  non-finite: {}", not_finite) : "");
       fmt::print("first: {:.6g}\n", fmt::join(first, " "));
     }
     if (npy) write_stderr(fmt::format("wrote {}\n", out));
@@ -320,17 +321,17 @@ struct InspectCommand {
 void add_inspect_command(CLI::App& app) {
   auto options = std::make_shared<InspectCommand>();
   CLI::App* command = app.add_subcommand("inspect", "show a file's metadata, tensors and sizes");
-  command->add_option("file", options->path, "GGUF file (of a split model: any part) or name")->type_name(kModelType);
+  command->add_option("file", options->path, "GGUF file (any part of a split model)")->type_name(kModelType);
   command->add_flag("--json", options->json, "machine-readable");
-  command->add_flag("--full", options->full, "long arrays and strings whole");
+  command->add_flag("--full", options->full, "show long arrays and strings in full");
   command->add_option("--tensor", options->tensor, "decode this tensor to f32 and show its statistics")
       ->type_name("NAME");
   command->add_option("--out", options->out, "with --tensor: write it as a NumPy file")->type_name("X.npy");
-  command->add_option("--as", options->as, "with --tensor: what it would lose in these types, Q3_K,IQ4_XS")
+  command->add_option("--as", options->as, "with --tensor: estimate the error of these types, such as Q3_K,IQ4_XS")
       ->type_name("TYPES");
-  command->add_option("--imatrix", options->imatrix, "with --as: encode with this importance matrix")
+  command->add_option("--imatrix", options->imatrix, "with --as: use this importance matrix for encoding")
       ->type_name("FILE");
-  command->add_option("--compare", options->compared, "each tensor's error in A against B")
+  command->add_option("--compare", options->compared, "show the error of each tensor of A against B")
       ->type_name(kModelType)
       ->expected(2);
   command->callback([options] { options->run(); });

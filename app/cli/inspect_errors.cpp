@@ -139,19 +139,21 @@ void show_tensor_as(const gguf::File& file, const std::string& tensor, const std
   const auto sources = convert::weight_sources(file);
   const auto source = std::ranges::find(sources, tensor, &convert::WeightSource::name);
   if (source == sources.end())
-    throw_error("{}: has no tensor '{}'; `ridge inspect` without --tensor lists them", file.path(), tensor);
+    throw_error("{}: has no tensor '{}'; run `ridge inspect` without --tensor to list the tensors", file.path(),
+                tensor);
   if (!source->has_weights())
-    throw_error("{}: tensor {} has type {}, which holds no weights", file.path(), tensor, source->type().name());
+    throw_error("{}: tensor {} has type {}, which is not a weight type", file.path(), tensor, source->type().name());
   std::vector<const quant::FormatInfo*> formats;
   std::stringstream list(types);
   for (std::string name; std::getline(list, name, ',');) {
     const quant::FormatInfo* format = quant::find_format(name);
     if (!format || !quant::can_encode(format->type))
-      throw Error(fmt::format("--as: '{}' is no type that can be written{}", core::printable(name), meant_type(name)),
-                  Error::kUsage);
+      throw Error(
+          fmt::format("--as: '{}' is not a type that ridge can write{}", core::printable(name), meant_type(name)),
+          Error::kUsage);
     if (source->cols() % format->block_weights != 0)
-      throw Error(fmt::format("--as: rows of {} weights are no whole blocks of {} ({})", source->cols(), format->name,
-                              format->block_weights),
+      throw Error(fmt::format("--as: rows of {} weights cannot be divided into blocks of {} ({})", source->cols(),
+                              format->name, format->block_weights),
                   Error::kUsage);
     formats.push_back(format);
   }

@@ -36,7 +36,7 @@ struct LogitsCommand {
     core::ExecutorConfig config = engine::executor_config(model, program.trained_context);
     if (model.context < 0) config.context = tokens;
     if (tokens > config.context)
-      throw_error("--ids: {} tokens, the context holds {}: raise -c", tokens, config.context);
+      throw_error("--ids: {} tokens exceed the context of {}; raise -c", tokens, config.context);
     config.max_batch = config.max_outputs = std::min(config.max_batch, kTokensAtOnce);
     if (core::sees_ahead(program)) config.max_batch = config.max_outputs = tokens; // bidirectional: one batch
     config.exact = exact;
@@ -46,7 +46,7 @@ struct LogitsCommand {
 
   engine::LoadedModel open() const {
     if (!mtp && !model.draft_model.empty())
-      throw Error("--draft-model: goes with --mtp, and is an EAGLE-3 head", Error::kUsage);
+      throw Error("--draft-model: needs --mtp and an EAGLE-3 head", Error::kUsage);
     if (!mtp)
       return engine::with_adapters(engine::open_model(engine::open_file(model.model, load_on_terminal()),
                                                       models::Ending::logits, nullptr, engine::AllowWholeTexts::yes),
@@ -54,7 +54,7 @@ struct LogitsCommand {
     core::ModelOptions drafting = model;
     drafting.speculation = model.draft_model.empty() ? "mtp" : "draft";
     engine::LoadedModel loaded = engine::open_generating(drafting, load_on_terminal());
-    if (loaded.heads.empty()) throw_error("--draft-model {}: is no draft head", model.draft_model);
+    if (loaded.heads.empty()) throw_error("--draft-model {}: not a draft head", model.draft_model);
     return loaded;
   }
 
@@ -72,7 +72,8 @@ struct LogitsCommand {
   }
 
   void run_with_pictures() {
-    if (mtp || !ids.empty()) throw Error("--image and --audio: go with a text, -p, and without --mtp", Error::kUsage);
+    if (mtp || !ids.empty())
+      throw Error("--image and --audio: need a text (-p) and cannot be combined with --mtp", Error::kUsage);
     mmproj = encoder_for_media(mmproj, model.model);
     engine::LoadedModel loaded = engine::with_adapters(
         engine::open_model(model.model, load_on_terminal(), models::Ending::pictures), model.adapters);
@@ -124,7 +125,7 @@ struct LogitsCommand {
     // Tokens read by an encoder have no logits.
     const int64_t start = loaded.encoder ? core::find_start(loaded.program, tokens) : 0;
     if (start < 0)
-      throw_error("--ids: no start token {} behind the text that the encoder reads, from which on there are logits",
+      throw_error("--ids: the start token {} is missing after the encoder's text; logits begin there",
                   loaded.program.start_token);
     NpyWriter npy(out, {std::ssize(tokens) - start, loaded.program.vocab});
     std::vector<int32_t> positions(tokens.size()), all(tokens.size());
@@ -168,22 +169,22 @@ struct LogitsCommand {
 void add_logits_command(CLI::App& app) {
   auto options = std::make_shared<LogitsCommand>();
   CLI::App* command =
-      app.add_subcommand("logits", "write the f32 logits for token ids or a text, shape [tokens, vocab]");
+      app.add_subcommand("logits", "write the f32 logits for token ids or a text to a file, shape [tokens, vocab]");
   add_model_options(*command, options->model);
   command->add_option("--ids", options->ids, "token ids: 1,2,3");
   command
       ->add_option("-p,--prompt", options->prompt,
-                   "a text instead of ids; <__media__> in it stands for a picture or a sound, which have no logits")
+                   "a text instead of ids; <__media__> marks the place of an image or audio, which has no logits")
       ->type_name("TEXT");
   add_media_options(*command, options->given, options->mmproj);
   command->add_option("--out", options->out, "NumPy file to write")->type_name("X.npy")->required();
   command->add_flag("--exact", options->exact, "no activation quantization, F32 KV cache");
   command->add_flag(
       "--mtp", options->mtp,
-      "the logits of the file's draft head: row k from token k and the model's hidden row of token k - 1");
+      "compute the logits of the file's draft head: row k from token k and the model's hidden row of token k - 1");
   command
       ->add_option("--draft-model", options->model.draft_model,
-                   "with --mtp: of this EAGLE-3 head, which has none behind the first token (-md)")
+                   "with --mtp: use this EAGLE-3 head, which has no logits for the first token (-md)")
       ->type_name(kModelType);
   command->callback([options] { options->run(); });
 }

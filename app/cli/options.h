@@ -15,8 +15,7 @@ namespace ridge::app {
 // together with TextOptions::add_words.
 void add_model_options(CLI::App& command, core::ModelOptions& options, bool guide = false, bool bare = true);
 inline constexpr const char* kAdapterHelp =
-    "a LoRA adapter of the model, a GGUF file, and how much of it counts, such as file.gguf:0.5 (default: 1); several: "
-    "again for each";
+    "GGUF file of a LoRA adapter, with an optional scale as in file.gguf:0.5 (default: 1; repeatable)";
 void add_adapter_options(CLI::App& command, std::vector<core::AdapterOption>& adapters,
                          const char* help = kAdapterHelp);
 struct RoomOptions {
@@ -47,7 +46,7 @@ struct TextOptions {
   std::string read_with_piped() const;
 };
 
-inline constexpr const char* kNoMarkdownHelp = "a terminal gets answers as they are written, not as Markdown";
+inline constexpr const char* kNoMarkdownHelp = "print answers in a terminal as written, without rendering Markdown";
 
 std::vector<std::string> lines_of(const std::string& text); // without line ends
 

@@ -78,7 +78,7 @@ struct PerplexityCommand {
     if (divergence) {
       reference_file.emplace(base);
       if (context_given->count() && context != reference_file->header().context)
-        throw_error("-c {}: {} was made with -c {}", context, base, reference_file->header().context);
+        throw_error("-c {}: does not match {}, made with -c {}", context, base, reference_file->header().context);
       context = reference_file->header().context;
     }
     Reader reader(model.model, model, context, exact);
@@ -87,8 +87,8 @@ struct PerplexityCommand {
     int32_t bos = -1;
     if (reference_file) {
       if (reference_file->header().vocab != vocab)
-        throw_error("{}: for a vocabulary of {} tokens, {} has {}", base, reference_file->header().vocab, model.model,
-                    vocab);
+        throw_error("{}: made for a vocabulary of {} tokens, but {} has {}", base, reference_file->header().vocab,
+                    model.model, vocab);
       tokens.assign(reference_file->tokens().begin(), reference_file->tokens().end());
       bos = reference_file->header().bos;
     } else {
@@ -99,7 +99,7 @@ struct PerplexityCommand {
     int64_t count = std::ssize(tokens) / context;
     if (chunks > 0) count = std::min(count, chunks);
     if (count == 0)
-      throw_error("the text has {} tokens, less than one chunk of {}: give a longer text or a smaller -c",
+      throw_error("the text has {} tokens, fewer than one chunk of {}: give a longer text or a smaller -c",
                   tokens.size(), context);
     tokens.resize(count * context);
 
@@ -155,7 +155,7 @@ struct PerplexityCommand {
 
   void check_score(const measure::PositionScore& score, int64_t chunk, const std::string& other) const {
     const auto refuse = [&](const std::string& name) {
-      throw_error("{}: its logits in chunk {} are NaN or infinite: the file is damaged, or holds numbers that overflow",
+      throw_error("{}: logits in chunk {} are NaN or infinite: the file is damaged or contains values that overflow",
                   name, chunk + 1);
     };
     if (!std::isfinite(score.log_probability)) refuse(model.model);
@@ -165,9 +165,9 @@ struct PerplexityCommand {
 
   void check_usage() const {
     const auto usage = [](const char* message) { throw Error(fmt::format("perplexity: {}", message), Error::kUsage); };
-    if (divergence && base.empty()) usage("--kl-divergence needs --kl-divergence-base FILE to compare with");
+    if (divergence && base.empty()) usage("--kl-divergence needs --kl-divergence-base FILE");
     if (divergence && (!file.empty() || !ids.empty()))
-      usage("the base file holds the text: leave -f and --ids-file out");
+      usage("the base file contains the text: leave out -f and --ids-file");
     if (!divergence && file.empty() == ids.empty()) usage("give a text: -f FILE, or token ids: --ids-file FILE");
   }
 
@@ -189,7 +189,7 @@ struct PerplexityCommand {
     if (file.empty() || !b.tokenizer) return;
     const auto other = read_tokens(b);
     if (std::ssize(other) < std::ssize(tokens) || !std::equal(tokens.begin(), tokens.end(), other.begin()))
-      throw_error("--against: {} cuts this text into other tokens than {}", against, model.model);
+      throw_error("--against: {} tokenizes this text differently than {}", against, model.model);
   }
 
   std::vector<measure::PositionScore> score_chunk(std::span<const int32_t> ids, int64_t chunk, Reader& reader,
@@ -306,8 +306,8 @@ struct PerplexityCommand {
 
 void add_perplexity_command(CLI::App& app) {
   auto options = std::make_shared<PerplexityCommand>();
-  CLI::App* command =
-      app.add_subcommand("perplexity", "how well a model predicts a text, or strays from another model");
+  CLI::App* command = app.add_subcommand(
+      "perplexity", "measure how well a model predicts a text, or how far it diverges from another model");
   add_model_options(*command, options->model, true);
   command->remove_option(command->get_option("--ctx-size"));
   options->context_given =
@@ -317,18 +317,19 @@ void add_perplexity_command(CLI::App& app) {
           ->type_name("N");
   command->add_option("-f,--file", options->file, "the text (-: standard input)")->type_name("FILE");
   command->add_flag("--parse-special", options->parse_special,
-                    "special tokens in the text are tokens (chat transcripts)");
-  command->add_option("--ids-file", options->ids, "token ids from a file instead, for models without a tokenizer")
+                    "parse special tokens in the text (for chat transcripts)");
+  command
+      ->add_option("--ids-file", options->ids, "file with token ids instead of a text, for models without a tokenizer")
       ->type_name("FILE");
-  command->add_option("--chunks", options->chunks, "at most so many chunks (default: all)")
+  command->add_option("--chunks", options->chunks, "maximum number of chunks (default: all)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
       ->type_name("N");
   CLI::Option* against =
-      command->add_option("--against", options->against, "compare with this model, token by token, in the same run")
+      command->add_option("--against", options->against, "compare with this model token by token in the same run")
           ->type_name(kModelType);
   command
       ->add_option("--kl-divergence-base", options->base,
-                   "write the model's likeliest tokens here; with --kl-divergence: compare with them")
+                   "write the model's most likely tokens to this file; with --kl-divergence: compare with them")
       ->type_name("FILE")
       ->excludes(against);
   command->add_flag("--kl-divergence", options->divergence, "compare with the base file");

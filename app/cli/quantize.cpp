@@ -61,7 +61,7 @@ struct QuantizeCommand {
     try {
       request.explore ? explore(names) : quantize(names);
     } catch (const kernels::cuda::OutOfMemory& error) {
-      throw_error("{}; --device cpu does without the GPU", error.what());
+      throw_error("{}; use --device cpu to run without the GPU", error.what());
     }
   }
 
@@ -70,12 +70,10 @@ struct QuantizeCommand {
     const size_t wanted = 1 + (dry_run ? 0 : 1) + (searched ? 0 : 1);
     // A dry run needs no OUT, a target no TYPE.
     if (names.size() < wanted)
-      throw Error(
-          "quantize: expected IN.gguf OUT.gguf TYPE (without TYPE where a --target is given, and with only IN.gguf for "
-          "--explore)",
-          Error::kUsage);
+      throw Error("quantize: expected IN.gguf OUT.gguf TYPE (no TYPE with a --target, only IN.gguf with --explore)",
+                  Error::kUsage);
     if (searched && (names.size() == 3 || request.pure))
-      throw Error("quantize: a --target chooses the types itself; leave out TYPE and --pure", Error::kUsage);
+      throw Error("quantize: a --target chooses the types; leave out TYPE and --pure", Error::kUsage);
     request.input = names[0];
     if (!dry_run) request.output = names[1];
     if (!searched) request.type = names.back();
@@ -103,7 +101,7 @@ struct QuantizeCommand {
   // --explore: costs of recipes and mixes; writes no model.
   void explore(const std::vector<std::string>& names) {
     if (names.size() != 1 || dry_run)
-      throw Error("quantize: --explore takes the model only, and writes none", Error::kUsage);
+      throw Error("quantize: --explore takes only the input model and writes no model", Error::kUsage);
     request.input = names[0];
     if (!svg.empty()) core::check_output(svg, {request.input, request.imatrix, request.calibration});
     const double start = core::seconds_now();
@@ -321,33 +319,36 @@ struct QuantizeCommand {
 void add_quantize_command(CLI::App& app) {
   auto options = std::make_shared<QuantizeCommand>();
   core::QuantizeRequest& request = options->request;
-  CLI::App* command = app.add_subcommand("quantize", "write a model in other types (Q4_K_M, IQ3_S, Q8_0, COPY, …)");
+  CLI::App* command = app.add_subcommand("quantize", "quantize a model to other types (Q4_K_M, IQ3_S, Q8_0, COPY, …)");
   std::vector<std::string_view> names;
   for (const models::Recipe& recipe : models::recipes()) names.push_back(recipe.name);
   command->footer(fmt::format("TYPE: {}, or COPY.", fmt::join(names, " ")));
-  command->add_option("IN.gguf", options->first, "the model: its file (of a split one: any part) or its name")
+  command->add_option("IN.gguf", options->first, "input model: a file (any part of a split model) or a name")
       ->type_name(kModelType)
       ->required();
-  command->add_option("OUT.gguf", options->second, "the file to write")->type_name("");
-  command->add_option("TYPE", options->third, "its type, one of those below")->type_name("");
-  command->add_option("--imatrix", request.imatrix, "importance matrix: keeps exact what matters (ridge imatrix)")
+  command->add_option("OUT.gguf", options->second, "output file")->type_name("");
+  command->add_option("TYPE", options->third, "output type, one of those listed below")->type_name("");
+  command
+      ->add_option("--imatrix", request.imatrix,
+                   "importance matrix from ridge imatrix: keeps important weights more exact")
       ->type_name("FILE");
-  command->add_flag("--pure", request.pure, "every matrix in the same type, no mix");
+  command->add_flag("--pure", request.pure, "use the same type for every matrix instead of a mix");
   command->add_option("--output-tensor-type", request.output_type, "type of the output matrix")->type_name("TYPE");
   command->add_option("--token-embedding-type", request.embedding_type, "type of the token embeddings")
       ->type_name("TYPE");
   command
       ->add_option("--tensor-type", request.tensor_types,
-                   "type of tensors whose name has this regular expression (repeatable)")
+                   "type of the tensors whose name contains a match of this regular expression (repeatable)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->expected(1)
       ->type_name("RE=TYPE");
-  command->add_flag("--leave-output-tensor", request.leave_output, "the output matrix as it is");
-  command->add_flag("--allow-requantize", request.allow_requantize, "also from packed types, at a loss");
+  command->add_flag("--leave-output-tensor", request.leave_output, "do not requantize the output matrix");
+  command->add_flag("--allow-requantize", request.allow_requantize,
+                    "allow already quantized input, with additional loss");
   auto* size = command
                    ->add_option("--target-size", request.target_size,
-                                "choose each tensor's type for this size, by what its errors change in what the model "
-                                "says (on --calibration, else on a text that the model writes)")
+                                "choose each tensor's type for this file size by its measured effect on the output (on "
+                                "--calibration, otherwise on text written by the model)")
                    ->type_name("4.2GiB");
   command->add_option("--target-bpw", request.target_bpw, "the same for this many bits per weight")
       ->excludes("--target-size")
@@ -355,43 +356,47 @@ void add_quantize_command(CLI::App& app) {
       ->type_name("4.3");
   command
       ->add_option("--target-divergence", request.target_divergence,
-                   "the smallest file that is expected to diverge by no more, in nats per token")
+                   "the smallest file whose expected divergence is at most this many nats per token")
       ->excludes(size, command->get_option("--target-bpw"))
       ->check(CLI::Range(1e-9, 100.0))
       ->type_name("0.01");
-  auto* explore = command->add_flag("--explore", request.explore,
-                                    "measure what every recipe costs, and mixes of the same sizes; writes no model");
-  command->add_option("--svg", options->svg, "with --explore: also draw it here")->needs(explore)->type_name("FILE");
+  auto* explore =
+      command->add_flag("--explore", request.explore,
+                        "measure the divergence of every recipe and of mixes of the same sizes; writes no model");
+  command->add_option("--svg", options->svg, "with --explore: also draw the chart to this file")
+      ->needs(explore)
+      ->type_name("FILE");
   command
       ->add_option("--method", request.method,
-                   "plain, or with a text: awq (scales channels), gptq (feeds errors on), awq+gptq")
+                   "plain, or with a calibration text: awq (scales channels), gptq (propagates errors), awq+gptq")
       ->check(CLI::IsMember({"plain", "awq", "gptq", "awq+gptq"}))
       ->capture_default_str()
       ->type_name("NAME");
   command
       ->add_option("--calibration", request.calibration,
-                   "text for --method awq and gptq, and for targets and --explore")
+                   "calibration text for --method awq and gptq, targets and --explore")
       ->type_name("FILE");
-  command
-      ->add_flag("--parse-special", request.parse_special, "special tokens in the text are tokens (chat transcripts)")
+  command->add_flag("--parse-special", request.parse_special, "parse special tokens in the text (for chat transcripts)")
       ->needs("--calibration");
-  command->add_option("--calibration-tokens", request.calibration_tokens, "how much of it is used")
+  command->add_option("--calibration-tokens", request.calibration_tokens, "tokens of it to use")
       ->needs("--calibration")
       ->check(CLI::Range(64, 1 << 24))
       ->capture_default_str()
       ->type_name("N");
   command
       ->add_option("--device", request.device,
-                   "where encoding and calibration run: auto (the GPU where there is one), cuda, cpu")
+                   "where to encode and calibrate: auto (the GPU if there is one), cuda or cpu")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->type_name("NAME");
   add_adapter_options(*command, request.adapters,
-                      "merge this LoRA adapter into the weights, so much of it; several: again for each");
-  command->add_option("--split-max-size", request.split_size, "write files of at most this much tensor data")
+                      "merge this LoRA adapter into the weights, with an optional scale (repeatable)");
+  command
+      ->add_option("--split-max-size", request.split_size,
+                   "split the output into files with at most this much tensor data")
       ->type_name("4GiB");
-  command->add_flag("--dry-run", options->dry_run, "show types and sizes only (OUT may be left out)");
-  command->add_flag("-v,--verbose", options->verbose, "a line for each tensor, not for each type");
-  command->add_flag("--json", options->json, "the summary, machine-readable");
+  command->add_flag("--dry-run", options->dry_run, "only show types and sizes (OUT may be omitted)");
+  command->add_flag("-v,--verbose", options->verbose, "print one line per tensor instead of per type");
+  command->add_flag("--json", options->json, "print the summary as JSON");
   command->add_option("-t,--threads", request.threads, "CPU threads (default: all cores)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");

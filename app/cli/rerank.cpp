@@ -30,7 +30,7 @@ struct RerankCommand {
       for (const std::string& line : lines_of(core::read_text_file(file.empty() ? "-" : file)))
         documents.push_back(line);
     if (documents.empty())
-      throw Error("rerank: no document; give TEXT, --file FILE or lines on standard input", Error::kUsage);
+      throw Error("rerank: no documents; give TEXT, --file FILE or lines on standard input", Error::kUsage);
     engine::Reranker reranker(
         engine::with_adapters(engine::open_model(model.model, load_on_terminal(), models::Ending::hidden),
                               model.adapters),
@@ -54,21 +54,22 @@ struct RerankCommand {
 void add_rerank_command(CLI::App& app) {
   auto options = std::make_shared<RerankCommand>();
   CLI::App* command =
-      app.add_subcommand("rerank", "documents, the best answers to a query first: a line of JSON for each");
+      app.add_subcommand("rerank", "sort documents by how well they answer a query: one line of JSON each");
   add_model_options(*command, options->model);
-  command->add_option("-q,--query", options->query, "what the documents are to answer")->type_name("TEXT");
+  command->add_option("-q,--query", options->query, "the query")->type_name("TEXT");
   CLI::Option* texts =
-      command->add_option("document", options->documents, "the documents; none: each line of standard input is one")
+      command->add_option("document", options->documents, "the documents (default: each line of standard input is one)")
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
           ->type_name("TEXT");
-  command->add_option("--file", options->file, "each line of the file is a document; -: standard input")
+  command->add_option("--file", options->file, "each line of this file is a document (-: standard input)")
       ->type_name("FILE")
       ->excludes(texts);
-  command->add_option("--top-n", options->most, "print the best N only")
+  command->add_option("--top-n", options->most, "print only the best N")
       ->check(CLI::Range(1, INT32_MAX))
       ->type_name("N");
-  command->add_flag("--raw", options->raw, "scores are the model's logits; else probabilities");
-  command->add_flag("--no-truncate", options->no_truncate, "a document that does not fit the context is an error");
+  command->add_flag("--raw", options->raw, "print the model's logits as scores instead of probabilities");
+  command->add_flag("--no-truncate", options->no_truncate,
+                    "fail if a document does not fit the context, instead of truncating it");
   command->add_flag("--exact", options->exact, "no activation quantization, F32 KV cache");
   command->callback([options] { options->run(); });
 }

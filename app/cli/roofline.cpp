@@ -30,7 +30,7 @@ struct RooflineCommand {
     if (ladder) {
       if (measure::device_of(request) == engine::Device::cpu)
         throw_error("--ladder needs a GPU: {}",
-                    request.device == "cpu" ? "--device cpu was given" : kernels::cuda::device_info().problem);
+                    request.device == "cpu" ? "remove --device cpu" : kernels::cuda::device_info().problem);
       return show_ladder();
     }
 
@@ -93,27 +93,27 @@ struct RooflineCommand {
 
 void add_roofline_command(CLI::App& app) {
   auto o = std::make_shared<RooflineCommand>();
-  CLI::App* command =
-      app.add_subcommand("roofline", "measure what this machine can do at most, and place kernels and a step under it");
-  auto* file = command->add_option("-m,--model", o->request.file, "place the shapes and steps of this model")
+  CLI::App* command = app.add_subcommand(
+      "roofline", "measure this machine's limits and show how close kernels and a decoding step come to them");
+  auto* file = command->add_option("-m,--model", o->request.file, "use the shapes and steps of this model")
                    ->type_name(kModelType);
   command
       ->add_option("--shape", o->request.shape,
-                   "or of a synthetic one (default: llama-8b:Q4_K_M; llama-1b:Q4_K_M on a CPU or in less than 7 GB)")
+                   "use a synthetic model (default: llama-8b:Q4_K_M; llama-1b:Q4_K_M on a CPU or with less than 7 GB)")
       ->type_name("NAME:TYPE")
       ->excludes(file);
-  command->add_option("--device", o->request.device, "auto (the GPU where there is one), cuda or cpu")
+  command->add_option("--device", o->request.device, "auto (the GPU if there is one), cuda or cpu")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->type_name("NAME");
   command->add_option("-t,--threads", o->request.threads, "CPU threads (default: all cores)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
-  command->add_flag("--ceilings", o->request.ceilings_only, "only the machine, no kernels");
-  auto* ladder = command->add_flag("--ladder", o->ladder,
-                                   "instead: matrix products from the naive kernel to cuBLAS, rung by rung");
+  command->add_flag("--ceilings", o->request.ceilings_only, "measure only the machine, no kernels");
+  auto* ladder = command->add_flag(
+      "--ladder", o->ladder, "instead: compare matrix multiplications step by step from a naive kernel to cuBLAS");
   auto* json = command->add_flag("--json", o->json, "machine-readable");
-  auto* csv = command->add_flag("--csv", o->csv, "machine-readable, a line per kernel")->excludes(json);
-  auto* svg = command->add_option("--svg", o->svg, "also draw the roofline here")->type_name("FILE");
+  auto* csv = command->add_flag("--csv", o->csv, "print JSON, one line per kernel")->excludes(json);
+  auto* svg = command->add_option("--svg", o->svg, "also draw the roofline to this file")->type_name("FILE");
   for (CLI::Option* other : {csv, svg, file, command->get_option("--shape"), command->get_option("--ceilings")})
     ladder->excludes(other);
   command->callback([o] { o->run(); });

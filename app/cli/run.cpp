@@ -30,15 +30,17 @@ struct RunCommand {
   bool json = false, profile = false, verbose = false, no_markdown = false;
 
   void run() {
-    if (request.raw && !request.system.empty()) throw Error("run: --raw takes no system prompt", Error::kUsage);
+    if (request.raw && !request.system.empty())
+      throw Error("run: --raw cannot be combined with a system prompt", Error::kUsage);
     core::validate(request.sampling.params);
     engine::check_speculation(model);
     request.prompt = prompt.read_with_piped();
     if (request.prompt.empty())
-      throw Error("run: no text; write it behind the model in quotes, or give -p TEXT, -f FILE or standard input; "
-                  "`ridge chat` is for conversations",
+      throw Error("run: no text; write it in quotes after the model, or give -p TEXT, -f FILE or standard input; for "
+                  "conversations use `ridge chat`",
                   Error::kUsage);
-    if (request.raw && !request.media.empty()) throw Error("run: --raw takes no pictures or sounds", Error::kUsage);
+    if (request.raw && !request.media.empty())
+      throw Error("run: --raw cannot be combined with images or audio", Error::kUsage);
     take_pictures(model, request.media);
     engine::LoadedModel loaded = engine::open_generating(model, load_on_terminal());
     engine::take_model_defaults(request.sampling, loaded.file, note);
@@ -50,7 +52,7 @@ struct RunCommand {
     if (model.context < 0 && request.sampling.max_tokens > 0)
       config.context = context_for(std::ssize(raw_tokens), config.context, loaded.program.trained_context);
     if (core::sees_ahead(loaded.program)) { // bidirectional: one batch
-      if (profile) throw Error("run: --profile is of models that write token by token", Error::kUsage);
+      if (profile) throw Error("run: --profile does not support diffusion models", Error::kUsage);
       config.max_batch = config.context;
     }
     engine::start_executor(loaded, config, model.device, engine::placement_of(model), load_on_terminal());
@@ -84,7 +86,7 @@ struct RunCommand {
     }
     for (const std::string& miss : answer.schema_misses) note(miss);
     if (answer.stop == engine::StopReason::context_full)
-      note(fmt::format("the context of {} tokens is full: the answer is cut (raise -c)", session.context()));
+      note(fmt::format("the context of {} tokens is full: the answer was cut off (raise -c)", session.context()));
     if (answer.stop == engine::StopReason::interrupted) throw Error("interrupted", kInterrupted);
   }
 
@@ -94,14 +96,14 @@ struct RunCommand {
     const int64_t answer = std::min(request.sampling.max_tokens, kLongestContext);
     const int64_t context = std::clamp(prompt + answer + (request.raw ? 0 : kTemplateRoom), usual, most);
     if (request.raw && context > trained)
-      note(fmt::format("going past the {} tokens the model was trained for", trained));
+      note(fmt::format("exceeding the {} tokens that the model was trained for", trained));
     return context;
   }
 
   // The last token takes no room.
   void note_limit(int64_t prompt, int64_t context) const {
     if (const int64_t room = context - prompt + 1; room > 0 && room < request.sampling.max_tokens)
-      note(fmt::format("-n {}: the context of {} tokens has room for {} behind the prompt (-c sets it)",
+      note(fmt::format("-n {}: the context of {} tokens has room for {} after the prompt (raise -c)",
                        request.sampling.max_tokens, context, room));
   }
 
@@ -166,18 +168,18 @@ struct RunCommand {
 
 void add_run_command(CLI::App& app) {
   auto options = std::make_shared<RunCommand>();
-  CLI::App* command = app.add_subcommand("run", "one answer to stdout");
+  CLI::App* command = app.add_subcommand("run", "print one answer to stdout");
   add_model_options(*command, options->model, true, false);
   add_speculation_options(*command, options->model);
   add_media_options(*command, options->request.media, options->model.mmproj);
-  options->prompt.add_to(*command, "your message; what is piped into the command follows it");
+  options->prompt.add_to(*command, "your message; piped input is appended to it");
   options->prompt.add_words(*command);
   command->add_option("--system-prompt", options->request.system, "system prompt (-sys)")->type_name("TEXT");
-  command->add_flag("--raw", options->request.raw, "complete the text as it is, without a chat template");
+  command->add_flag("--raw", options->request.raw, "complete the text without a chat template");
   command->add_flag("--no-markdown", options->no_markdown, kNoMarkdownHelp);
-  command->add_flag("--json", options->json, "answer, reasoning and usage as JSON");
-  command->add_flag("--profile", options->profile, "then show where the time of one step goes, op by op");
-  command->add_flag("-v,--verbose", options->verbose, "with --profile: also the kernels of the step (GPU)");
+  command->add_flag("--json", options->json, "print answer, reasoning and usage as JSON");
+  command->add_flag("--profile", options->profile, "afterwards, show where the time of one step goes, op by op");
+  command->add_flag("-v,--verbose", options->verbose, "with --profile: also list the step's kernels (GPU)");
   add_template_options(*command, options->request.chat_template);
   add_sampling_options(*command, options->request.sampling);
   command->callback([options] { options->run(); });

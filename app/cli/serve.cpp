@@ -64,15 +64,16 @@ struct ServeCommand {
     static StopSignals signals;    // before any thread starts; this thread handles them
     check_setup();
     if (several() && !setup.model.draft_model.empty())
-      throw Error("--draft-model is for one model: it shares the vocabulary of no other", Error::kUsage);
+      throw Error("--draft-model works with a single model only: it must share the model's vocabulary", Error::kUsage);
     if (several() && !setup.model.adapters.empty())
-      throw Error("--lora is for one model; of several, each may have lora in its section of the configuration file",
+      throw Error("--lora works with a single model only; for several, set lora in each model's section of the "
+                  "configuration file",
                   Error::kUsage);
     const bool looks_beside = setup.model.mmproj.empty();
     if (setup.model.mmproj == kNoEncoder) setup.model.mmproj.clear();
     if (!setup.model.mmproj.empty() && several())
-      throw Error("--mmproj is for one model: its rows fit no other", Error::kUsage);
-    if (several()) engine::need_one_process("serve", "they share out one model, not several (-m, --models-dir)");
+      throw Error("--mmproj works with a single model only: it must match the model", Error::kUsage);
+    if (several()) engine::need_one_process("serve", "they split a single model, not several (-m, --models-dir)");
     if (image_urls) {
       hub::curl::library(); // throws if it is missing
       setup.fetch_picture = [](const std::string& url, double seconds) {
@@ -81,7 +82,8 @@ struct ServeCommand {
       };
     }
     if (!key_file.empty()) settings.key = read_key();
-    if (settings.access.cors.find_first_of("\r\n") != std::string::npos) throw_error("--cors: an origin is one line");
+    if (settings.access.cors.find_first_of("\r\n") != std::string::npos)
+      throw_error("--cors: expected an origin on one line");
     settings.page = !no_page;
     take_limits();
     const auto log = [](const std::string& line) { note(line); };
@@ -103,7 +105,7 @@ struct ServeCommand {
     log(fmt::format("at most {} connections", settings.limits.connections));
     flush_stdout();
     signals.call_at_stop([&server] {
-      note("finishing the requests that run; once more to leave at once");
+      note("finishing running requests; press Ctrl-C again to stop immediately");
       server.stop();
     });
     server.run();
@@ -125,7 +127,7 @@ struct ServeCommand {
     const auto find = [&](const std::string& name, const char* flag) -> server::ModelFile& {
       const auto at = std::ranges::find(all, name, &server::ModelFile::name);
       if (at == all.end())
-        throw Error(fmt::format("{} {}: no model is called so; there are {}", flag, core::printable(name, 100),
+        throw Error(fmt::format("{} {}: unknown model; there are {}", flag, core::printable(name, 100),
                                 fmt::join(all | std::views::transform(&server::ModelFile::name), ", ")),
                     Error::kUsage);
       return *at;
@@ -138,7 +140,7 @@ struct ServeCommand {
       else if (all.size() == 1)
         all[0].name = alias;
       else
-        throw Error(fmt::format("--alias {0}: of several models, say which: {0}=MODEL", core::printable(alias, 100)),
+        throw Error(fmt::format("--alias {0}: say which of the models: {0}=MODEL", core::printable(alias, 100)),
                     Error::kUsage);
     }
     for (const std::string& name : pinned) find(name, "--pin").pinned = true;
@@ -173,12 +175,12 @@ struct ServeCommand {
 
   void check_only() const {
     if (!memory.empty() || idle_seconds > 0 || !pinned.empty())
-      throw Error("--memory, --idle-unload and --pin are for several models: --models-dir, or more than one -m",
+      throw Error("--memory, --idle-unload and --pin need several models: --models-dir, or more than one -m",
                   Error::kUsage);
   }
 
   static void say_opened(const server::ModelService& service, const engine::Notice& log) {
-    log(fmt::format("{} on {}; {} requests at once with {} tokens each", service.name(),
+    log(fmt::format("{} on {}; {} parallel requests with {} tokens each", service.name(),
                     service.model().executor->description(), service.model().executor->config().streams,
                     service.context()));
   }
@@ -190,7 +192,7 @@ struct ServeCommand {
     if (folder.empty()) return all;
     for (server::ModelFile& file : server::model_files(folder))
       if (!hub::is_projector_file(file.path.substr(file.path.rfind('/') + 1))) all.push_back(std::move(file));
-    if (all.empty()) throw_error("--models-dir: {}: no models are there", folder);
+    if (all.empty()) throw_error("--models-dir: {}: contains no models", folder);
     return all;
   }
 
@@ -200,15 +202,13 @@ struct ServeCommand {
       std::string found = find_encoder(path);
       if (!found.empty()) {
         const engine::Senses senses = engine::senses_of(found);
-        const char* given = senses.pictures && senses.sounds ? "pictures and sounds"
-                            : senses.sounds                  ? "sounds"
-                                                             : "pictures";
-        note(fmt::format("{} may have {}, which {} reads: with the first one it is loaded again",
+        const char* given = senses.pictures && senses.sounds ? "images and audio" : senses.sounds ? "audio" : "images";
+        note(fmt::format("{} supports {} with {}; the first request with one reloads the model",
                          server::model_name(path), given, core::printable(found, 300)));
       }
       return found;
     } catch (const Error& error) {
-      if (!several()) note(fmt::format("{} takes no pictures: {}", server::model_name(path), error.what()));
+      if (!several()) note(fmt::format("{} takes no images or audio: {}", server::model_name(path), error.what()));
       return {};
     }
   }
@@ -217,8 +217,7 @@ struct ServeCommand {
     server::Models::Settings of_all = {setup, 0, idle_seconds, !several()};
     if (several()) {
       if (!memory.empty()) of_all.memory_bytes = static_cast<double>(core::parse_bytes(memory, "--memory"));
-      log(fmt::format("{} models, each loaded when a request names it; {} requests at once", all.size(),
-                      setup.parallel));
+      log(fmt::format("{} models, each loaded on first request; {} parallel requests", all.size(), setup.parallel));
     } else {
       check_only();
     }
@@ -229,7 +228,7 @@ struct ServeCommand {
     std::string key = core::read_text_file(key_file);
     key.erase(key.find_last_not_of(" \t\r\n") + 1);
     if (key.empty() || key.find('\n') != std::string::npos)
-      throw_error("--api-key-file: {}: expected one line with the key", key_file);
+      throw_error("--api-key-file: {}: expected the key on a single line", key_file);
     return key;
   }
 };
@@ -248,100 +247,101 @@ void add_limits(CLI::App& command, ServeCommand& options) {
   const auto count = [&](const char* name, int64_t& value, const char* help) {
     command.add_option(name, value, help)->check(CLI::Range(1, 1 << 20))->capture_default_str()->type_name("N");
   };
-  count("--max-connections", limits.connections, "at once; where there are more, the oldest idle one is closed");
+  count("--max-connections", limits.connections, "maximum connections; beyond it, the longest idle one is closed");
   count("--max-connections-per-address", limits.connections_per_address,
-        "at once of one client's address; behind a proxy all have the proxy's");
-  command.add_option("--max-body", options.most_body, "of a request")->capture_default_str()->type_name("SIZE");
-  count("--max-header-bytes", limits.head_bytes, "of a request's line and headers");
-  count("--max-headers", limits.headers, "of a request");
-  seconds("--header-timeout", limits.head_time, "for a request's headers, from their first byte to their last");
-  seconds("--body-timeout", limits.body_time, "for a request's body, from its first byte to its last");
-  seconds("--write-timeout", limits.write_time, "that a client may take nothing of its answer");
-  seconds("--keep-alive", limits.idle_time, "that a connection may be without a request");
+        "maximum connections per client address; behind a proxy, all clients share the proxy's");
+  command.add_option("--max-body", options.most_body, "maximum size of a request")
+      ->capture_default_str()
+      ->type_name("SIZE");
+  count("--max-header-bytes", limits.head_bytes, "maximum size of a request's first line and headers");
+  count("--max-headers", limits.headers, "maximum number of headers in a request");
+  seconds("--header-timeout", limits.head_time, "time for a request's headers, from first to last byte");
+  seconds("--body-timeout", limits.body_time, "time for a request's body, from first to last byte");
+  seconds("--write-timeout", limits.write_time, "time that a client may stop reading its answer");
+  seconds("--keep-alive", limits.idle_time, "time that a connection may stay idle");
 }
 
 void add_server_options(CLI::App& command, ServeCommand& options) {
   command.add_flag("--image-urls", options.image_urls,
-                   "requests may name pictures by http:// and https:// addresses, which the server fetches, but only "
-                   "from the public internet");
-  command.add_option("--models-dir", options.folder, "serve the GGUF files of a folder, each when a request names it")
+                   "let requests refer to images by http:// and https:// addresses; the server fetches them from the "
+                   "public internet only");
+  command
+      .add_option("--models-dir", options.folder,
+                  "serve the GGUF files of this folder; each is loaded when a request names it")
       ->type_name("FOLDER");
   command
-      .add_option(
-          "--memory", options.memory,
-          "of several models, what those that are loaded may take together, such as 24GiB; default: what is free")
+      .add_option("--memory", options.memory,
+                  "with several models: memory for all loaded models together, such as 24GiB (default: what is free)")
       ->type_name("SIZE");
   command
       .add_option("--idle-unload", options.idle_seconds,
-                  "of several models, unload one that no request used for so long; default: never")
+                  "with several models: unload a model after this time without requests (default: never)")
       ->check(CLI::Range(0.0, 1e9))
       ->type_name("SECONDS");
   command
       .add_option("--pin", options.pinned,
-                  "of several models, those that are loaded at the start and stay, by name, separated by commas")
+                  "with several models: names, separated by commas, of models loaded at start and never unloaded")
       ->type_name("NAME")
       ->delimiter(',');
-  command.add_option("--alias", options.aliases, "another name for a model: NAME=MODEL; may be repeated")
+  command.add_option("--alias", options.aliases, "another name for a model: NAME=MODEL (repeatable)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("NAME");
   command.add_option("--host", options.settings.host, "address to listen on; 0.0.0.0: all networks")
       ->capture_default_str()
       ->type_name("NAME");
-  command.add_option("--port", options.settings.port, "port to listen on; 0: a free one")
+  command.add_option("--port", options.settings.port, "port to listen on; 0: any free port")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str()
       ->type_name("N");
-  command.add_option("--api-key-file", options.key_file, "requests must carry the key that is in this file")
+  command.add_option("--api-key-file", options.key_file, "file with the API key that requests must carry")
       ->type_name("FILE");
-  command.add_option("--cors", options.settings.access.cors, "pages of this origin may read answers; *: those of any")
+  command.add_option("--cors", options.settings.access.cors, "web origin whose pages may read answers; *: any")
       ->type_name("ORIGIN");
   command
       .add_option("--allow-host", options.settings.access.hosts,
-                  "without a key: names beside this machine's by which requests may reach the server; *: any")
+                  "without a key: further host names by which requests may reach the server; *: any")
       ->type_name("NAME")
       ->delimiter(',');
   command.add_flag("--no-ui", options.no_page,
-                   "no chat page for browsers that open the server's address; they get Ollama's line, as all others");
+                   "do not serve the chat page to browsers that open the server's address; answer with Ollama's line");
 }
 
 CLI::App* add_options(CLI::App& app, ServeCommand& options) {
-  CLI::App* command = app.add_subcommand("serve", "an HTTP endpoint for OpenAI's, Anthropic's and Ollama's clients");
+  CLI::App* command = app.add_subcommand("serve", "serve an HTTP endpoint for OpenAI, Anthropic and Ollama clients");
   add_model_options(*command, options.setup.model, true);
   command->remove_option(command->get_option("--model"));
   command
       ->add_option("-m,--model,model", options.files,
-                   "GGUF file (of a split model: any part) or name; of several, each is loaded when a request names "
-                   "it; default: "
-                   "the built-in guide")
+                   "GGUF file (any part of a split model) or name; with several, each is loaded when a request names "
+                   "it (default: the built-in guide)")
       ->type_name(kModelType);
   command
-      ->add_option(
-          "--mmproj", options.setup.model.mmproj,
-          "the GGUF file with the model's encoder of pictures, which requests may then have; none: do without; "
-          "default: an mmproj*.gguf of the model that lies beside it")
+      ->add_option("--mmproj", options.setup.model.mmproj,
+                   "GGUF file with the model's image or audio encoder, or none (default: a matching mmproj*.gguf next "
+                   "to the model)")
       ->type_name("FILE");
   {
     const OptionGroup group(*command, kServerGroup);
     add_server_options(*command, options);
     add_limits(*command, options);
   }
-  command
-      ->add_option("--parallel", options.setup.parallel,
-                   "requests evaluated together, each with a context of its own (-np)")
+  command->add_option("--parallel", options.setup.parallel, "parallel requests, each with its own context (-np)")
       ->check(CLI::Range(1, 256))
       ->capture_default_str()
       ->type_name("N");
   add_prefix_cache_option(*command, options.setup.prefixes);
   command
       ->add_option("--cache-dir", options.setup.prefixes.folder,
-                   "keep what the prefix cache holds in a folder, too, and find it again at the next start")
+                   "also store the prefix cache in this folder and reuse it after a restart")
       ->type_name("FOLDER");
-  command->add_option("--cache-dir-size", options.setup.prefixes.folder_size, "what may lie there; the oldest goes")
+  command
+      ->add_option("--cache-dir-size", options.setup.prefixes.folder_size,
+                   "maximum size of that folder; the oldest entries are deleted first")
       ->capture_default_str()
       ->type_name("SIZE");
   command
       ->add_option("--slot-save-path", options.setup.slot_folder,
-                   "clients may save what a stream holds to this folder, and restore it, by POST /slots/N")
+                   "let clients save a stream's cache to this folder and restore it with POST /slots/N")
       ->type_name("FOLDER");
   add_speculation_options(*command, options.setup.model);
   add_template_options(*command, options.setup.chat_template);
@@ -359,7 +359,7 @@ void ServeCommand::take_own_setup(server::ModelFile& file) const {
   const std::vector<Setting> holding = settings_for_one(*command, line->args, line->file, names);
   for (const Setting& setting : holding)
     if (setting.scope == Setting::Scope::model && command->get_option("--" + setting.name)->get_group() == kServerGroup)
-      throw Error(fmt::format("{}:{}: {} is of the whole server, not of one of its models", line->file.path,
+      throw Error(fmt::format("{}:{}: {} applies to the whole server, not to a single model", line->file.path,
                               setting.line, setting.name),
                   Error::kUsage);
   std::vector<std::string> args = with_settings(line->args, holding);

@@ -67,9 +67,9 @@ struct TemplateCommand {
 void add_template_command(CLI::App& app) {
   auto options = std::make_shared<TemplateCommand>();
   CLI::App* command = app.add_subcommand("template", "render a chat template");
-  command->add_option("-m,--model", options->model, "GGUF file or name of the model whose template to use")
+  command->add_option("-m,--model", options->model, "GGUF file or name of the model whose template is used")
       ->type_name(kModelType);
-  command->add_option("--template-file", options->file, "Jinja template")->type_name("FILE");
+  command->add_option("--template-file", options->file, "file with a Jinja template")->type_name("FILE");
   command->add_option("--chat-template", options->name, "built-in template")->type_name("NAME");
   command->add_option("--messages", options->messages, "JSON list of messages (-: standard input)")
       ->type_name("FILE")
@@ -77,12 +77,13 @@ void add_template_command(CLI::App& app) {
   command->add_option("--tools", options->tools, "JSON list of tools")->type_name("FILE");
   command
       ->add_option("--chat-template-kwargs", options->variables,
-                   "further variables for the template, e.g. '{\"enable_thinking\": false}'")
+                   "more variables for the template, e.g. '{\"enable_thinking\": false}'")
       ->type_name("JSON");
-  command->add_flag("--no-generation-prompt", options->no_generation_prompt, "do not open the assistant's turn");
+  command->add_flag("--no-generation-prompt", options->no_generation_prompt,
+                    "do not open the assistant's turn at the end");
   command->add_option("--bos", options->bos, "beginning-of-text token")->type_name("TEXT");
   command->add_option("--eos", options->eos, "end-of-text token")->type_name("TEXT");
-  command->add_option("--now", options->now, "the time that strftime_now tells: 2026-01-15T12:00:00")
+  command->add_option("--now", options->now, "the time returned by strftime_now: 2026-01-15T12:00:00")
       ->type_name("TIME");
   command->add_flag("--json", options->json, "machine-readable");
   command->callback([options] { options->run(); });

@@ -76,21 +76,21 @@ struct DetokenizeCommand {
 void add_tokenize_commands(CLI::App& app) {
   {
     auto options = std::make_shared<TokenizeCommand>();
-    CLI::App* command = app.add_subcommand("tokenize", "text to token ids");
+    CLI::App* command = app.add_subcommand("tokenize", "convert text to token ids");
     command
-        ->add_option("-m,--model", options->model, "GGUF file with a tokenizer, or name; default: the built-in guide")
+        ->add_option("-m,--model", options->model, "GGUF file with a tokenizer, or name (default: the built-in guide)")
         ->type_name(kModelType);
     options->text.add_to(*command, "the text");
     options->text.add_words(*command);
-    command->add_flag("--ids", options->ids, "only the ids, space-separated, on one line");
-    command->add_flag("--json", options->json, "machine-readable: ids and texts");
+    command->add_flag("--ids", options->ids, "print only the ids on one line, separated by spaces");
+    command->add_flag("--json", options->json, "print ids and texts as JSON");
     command->add_flag("--no-bos", options->no_bos, "do not add the beginning-of-text token");
     command->add_flag("--special", options->special, "parse special tokens in the text");
     command->callback([options] { options->run(); });
   }
   {
     auto options = std::make_shared<DetokenizeCommand>();
-    CLI::App* command = app.add_subcommand("detokenize", "token ids to text");
+    CLI::App* command = app.add_subcommand("detokenize", "convert token ids to text");
     command->add_option("-m,--model", options->model, "GGUF file with a tokenizer, or name")
         ->type_name(kModelType)
         ->required();
@@ -98,7 +98,7 @@ void add_tokenize_commands(CLI::App& app) {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->type_name("IDS")
         ->required();
-    command->add_flag("--special", options->special, "show special tokens too");
+    command->add_flag("--special", options->special, "include special tokens in the output");
     command->add_flag("--json", options->json, "machine-readable");
     command->callback([options] { options->run(); });
   }

@@ -170,7 +170,7 @@ void check_settings(CLI::App& app, const SettingsFile& file) {
     };
     const std::string name = core::printable(setting.name, 60);
     if (setting.name == "help" || setting.name == "config" || setting.name == "version")
-      fail(fmt::format("{} is no setting", name));
+      fail(fmt::format("{} cannot be set in the configuration file", name));
     if (setting.scope != Setting::Scope::command) {
       if (std::ranges::none_of(commands, [&](const CLI::App* one) { return find_option(*one, setting.name); }))
         fail(fmt::format("no command has an option --{}", name));
@@ -179,7 +179,7 @@ void check_settings(CLI::App& app, const SettingsFile& file) {
     const auto command =
         std::ranges::find(commands, setting.section, [](const CLI::App* one) { return one->get_name(); });
     if (command == commands.end())
-      fail(fmt::format("[{}]: there is no such command; a model's section is [model \"NAME\"]",
+      fail(fmt::format("[{}]: unknown command; a model's section is [model \"NAME\"]",
                        core::printable(setting.section, 60)));
     if (!find_option(**command, setting.name))
       fail(fmt::format("{} has no option --{}; see ridge {} --help", setting.section, name, setting.section));

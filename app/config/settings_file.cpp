@@ -52,7 +52,7 @@ class SettingsReader {
     setting.name = trimmed(line.substr(0, equals));
     if (setting.name.starts_with("--")) setting.name.erase(0, 2);
     if (setting.name.empty() || setting.name.find_first_of(" \t\"'-") == 0)
-      fail("\"{}\" is no name of an option", core::printable(setting.name, 60));
+      fail("\"{}\" is not an option name", core::printable(setting.name, 60));
     setting.value = value_of(trimmed(line.substr(equals + 1)));
     setting.line = line_;
     settings_.push_back(std::move(setting));
@@ -92,13 +92,13 @@ class SettingsReader {
       }
       constexpr std::string_view kEscaped = "nt\"\\", kMeant = "\n\t\"\\";
       const size_t which = ++at < text.size() ? kEscaped.find(text[at]) : std::string_view::npos;
-      if (which == std::string_view::npos) fail("in quotes a \\ stands before n, t, \" or \\");
+      if (which == std::string_view::npos) fail("in quotes, \\ must be followed by n, t, \" or \\");
       value += kMeant[which];
     }
-    if (at >= text.size()) fail("the text in quotes has no end");
+    if (at >= text.size()) fail("the closing quote is missing");
     const std::string_view behind = trimmed(text.substr(at + 1));
     if (!behind.empty() && behind[0] != '#' && behind[0] != ';')
-      fail("\"{}\" stands behind the text in quotes", core::printable(behind, 60));
+      fail("unexpected \"{}\" after the closing quote", core::printable(behind, 60));
     return value;
   }
 

@@ -152,7 +152,7 @@ int print_completions(CLI::App& app, const std::vector<std::string>& words) {
 
 void add_completion_command(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("completion", "print the completions for a shell: bash, zsh or fish");
+  CLI::App* command = app.add_subcommand("completion", "print the completion script for a shell: bash, zsh or fish");
   command->add_option("shell", *shell, "bash, zsh or fish")
       ->check(CLI::IsMember({"bash", "zsh", "fish"}))
       ->type_name("SHELL")

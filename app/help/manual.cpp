@@ -10,38 +10,38 @@ namespace {
 constexpr const char* kEnd = R"(.SH FILES
 .TP
 .I $XDG_CONFIG_HOME/ridge/window.ini
-how the window looked last (default folder: ~/.config)
+layout of the window (default folder: ~/.config)
 .TP
 .I $XDG_DATA_HOME/ridge
-conversations and models that were pulled from addresses (default folder: ~/.local/share)
+conversations, and models downloaded from addresses (default folder: ~/.local/share)
 .TP
 .I $XDG_STATE_HOME/ridge
-what was typed in the terminal, and what this machine's memory gave at its best (default folder: ~/.local/state)
+terminal history and the best measured memory bandwidth (default folder: ~/.local/state)
 .TP
 .I $HF_HOME/hub
-models that were pulled, shared with other tools (default folder: ~/.cache/huggingface)
+downloaded models, shared with other tools (default folder: ~/.cache/huggingface)
 .TP
 .I $XDG_CACHE_HOME/ridge/rank\-secret
-what processes that share a model on this machine know each other by (default folder: ~/.cache)
+secret by which processes that share a model on this machine authenticate each other (default folder: ~/.cache)
 .SH ENVIRONMENT
 .TP
 .B HF_HOME, HF_HUB_CACHE
-where models of Hugging Face lie
+folders of Hugging Face models
 .TP
 .B HF_TOKEN
-lets \-\-model and pull read gated and private models
+gives \-\-model and pull access to gated and private models
 .TP
 .B HF_ENDPOINT
-another hub than https://huggingface.co
+a hub other than https://huggingface.co
 .TP
 .B https_proxy, no_proxy
-heeded by downloads
+proxy settings for downloads
 .TP
 .B RIDGE_RANK_SECRET, RIDGE_RANK_SECRET_FILE
-what processes that share a model on several machines know each other by
+secret by which processes that share a model on several machines authenticate each other
 .TP
 .B RIDGE_RANK_TIMEOUT
-how many seconds they wait for each other
+how many seconds these processes wait for each other
 .TP
 .B NO_COLOR
 plain text in the terminal
@@ -49,7 +49,7 @@ plain text in the terminal
 .B CUDA_VISIBLE_DEVICES
 which GPUs may be used
 .SH EXIT STATUS
-0: done. 1: it failed, and a line on standard error says why. 2: the command line was wrong.
+0: success. 1: failure, with the reason on standard error. 2: wrong command line.
 .SH EXAMPLES
 .EX
 ridge chat \-m hf:OWNER/REPO:Q4_K_M
@@ -90,7 +90,7 @@ std::string described(const OptionWords& option) {
 std::string manual_page(CLI::App& app) {
   std::string page = fmt::format(".TH RIDGE 1 \"\" \"ridge {}\"\n.SH NAME\nridge \\- {}\n.SH SYNOPSIS\n"
                                  ".B ridge\n.I COMMAND\n[\\fIOPTIONS\\fR]\n.SH COMMANDS\n",
-                                 RIDGE_VERSION, "run local GGUF models, and measure them against the memory roofline");
+                                 RIDGE_VERSION, "run local GGUF models and measure them against the memory roofline");
   for (const CLI::App* command : commands_of(app)) {
     page += fmt::format(".SS ridge {}\n{}\n", escaped(command->get_name()), escaped(command->get_description()));
     for (const OptionWords& option : options_of(*command))

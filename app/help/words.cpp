@@ -43,7 +43,8 @@ constexpr auto kForeignWords = std::to_array<ForeignWord>({
     {"-mg", "--main-gpu", Way::renamed, "--gpus"},
     {"-a", "", Way::renamed, "--alias"},
     {"", "--lora-scaled", Way::renamed, "--lora"},
-    {"", "--lora-init-without-apply", Way::never, "--lora FILE:0 loads an adapter that counts where a request asks"},
+    {"", "--lora-init-without-apply", Way::never,
+     "--lora FILE:0 loads an adapter that is active only in requests that name it"},
     {"", "--no-webui", Way::renamed, "--no-ui"},
     {"-mu", "--model-url", Way::renamed, "--model"},
     {"", "--n-predict", Way::renamed, "--predict"},
@@ -51,31 +52,35 @@ constexpr auto kForeignWords = std::to_array<ForeignWord>({
     {"", "--temperature", Way::renamed, "--temp"},
     {"-hf", "--hf-repo", Way::repository, "--model"},
     {"-hfr", "", Way::repository, "--model"},
-    {"-hff", "--hf-file", Way::never, "name the file behind its repository: -m hf:OWNER/REPO/FILE.gguf"},
-    {"-fa", "--flash-attn", Way::always_on, "attention here never keeps a matrix of scores, and has no other way"},
+    {"-hff", "--hf-file", Way::never, "name the file after its repository: -m hf:OWNER/REPO/FILE.gguf"},
+    {"-fa", "--flash-attn", Way::always_on,
+     "ridge has only one attention implementation, which never stores the score matrix"},
     {"", "--jinja", Way::always, ""},
     {"", "--no-warmup", Way::always, ""},
     {"-cb", "--cont-batching", Way::always, ""},
     {"-cnv", "--conversation", Way::always, "", "chat"},
-    {"-cnv", "--conversation", Way::never, "`ridge chat` is for conversations"},
+    {"-cnv", "--conversation", Way::never, "for conversations use `ridge chat`"},
     {"-no-cnv", "--no-conversation", Way::always, "", "run"},
     {"-no-cnv", "--no-conversation", Way::never, "`ridge run` gives one answer"},
     {"-st", "--single-turn", Way::always, "", "run"},
     {"-st", "--single-turn", Way::never, "`ridge run` gives one answer"},
-    {"-i", "--interactive", Way::never, "`ridge chat` is for conversations"},
-    {"", "--no-jinja", Way::never, "chat templates are always Jinja; --chat-template NAME takes a built-in one"},
-    {"", "--mlock", Way::never, "weights stay in memory as long as there is room, which `ridge fit` shows"},
-    {"", "--no-mmap", Way::never, "files are always mapped, and what a GPU has is read once"},
-    {"-ts", "--tensor-split", Way::never, "--tensor-parallel N shares every layer out to N GPUs alike"},
-    {"-sm", "--split-mode", Way::never, "--pipeline N gives N GPUs whole layers, --tensor-parallel N shares of each"},
-    {"-dev", "", Way::never, "--device cuda or cpu says where, --gpus 0,1 on which GPUs"},
-    {"-ot", "--override-tensor", Way::never, "--cpu-moe keeps experts in the host's memory"},
-    {"-ncmoe", "--n-cpu-moe", Way::never, "--cpu-moe keeps experts in the host's memory, and copies on the GPU"},
-    {"-tb", "--threads-batch", Way::never, "-t is also for prompts"},
-    {"-nkvo", "--no-kv-offload", Way::never, "a layer's KV cache lies where the layer runs; see -ngl"},
+    {"-i", "--interactive", Way::never, "for conversations use `ridge chat`"},
+    {"", "--no-jinja", Way::never, "chat templates are always Jinja; --chat-template NAME selects a built-in one"},
+    {"", "--mlock", Way::never, "the operating system keeps weights in memory as long as they fit; see `ridge fit`"},
+    {"", "--no-mmap", Way::never, "files are always memory-mapped; data for a GPU is read once"},
+    {"-ts", "--tensor-split", Way::never, "--tensor-parallel N splits every layer evenly over N GPUs"},
+    {"-sm", "--split-mode", Way::never,
+     "--pipeline N gives each of N GPUs whole layers, --tensor-parallel N a part of every layer"},
+    {"-dev", "", Way::never, "use --device cuda or cpu, and --gpus 0,1 to select GPUs"},
+    {"-ot", "--override-tensor", Way::never, "--cpu-moe keeps experts in host memory"},
+    {"-ncmoe", "--n-cpu-moe", Way::never,
+     "--cpu-moe keeps experts in host memory and caches the most used ones on the GPU"},
+    {"-tb", "--threads-batch", Way::never, "-t applies to prompts, too"},
+    {"-nkvo", "--no-kv-offload", Way::never,
+     "the KV cache of a layer is stored on the device that runs the layer; see -ngl"},
     {"-jf", "--json-schema-file", Way::never, "write -j \"$(cat FILE)\""},
     {"-sysf", "--system-prompt-file", Way::never, "write --system-prompt \"$(cat FILE)\""},
-    {"-r", "--reverse-prompt", Way::never, "--stop TEXT ends the answer before a text"},
+    {"-r", "--reverse-prompt", Way::never, "--stop TEXT ends the answer before this text"},
 });
 
 struct OtherCommand {
@@ -181,9 +186,9 @@ class WordReader {
     const OptionWords words = words_of(option);
     const int count = option.get_items_expected_min();
     refuse(command_, word,
-           !words.choices.empty() ? fmt::format("a word is missing behind it: {}", fmt::join(words.choices, ", "))
-           : count > 1            ? fmt::format("takes {} words, {} each", count, words.value)
-                                  : fmt::format("{} is missing behind it", words.value));
+           !words.choices.empty() ? fmt::format("expected one of: {}", fmt::join(words.choices, ", "))
+           : count > 1            ? fmt::format("expected {} values, {} each", count, words.value)
+                                  : fmt::format("expected {}", words.value));
   }
 
   void take_foreign(const ForeignWord& foreign, const std::string& name, std::string value) {
@@ -192,7 +197,7 @@ class WordReader {
     if (foreign.way == Way::always_on) return take_always_on(foreign, name, value);
     const std::string here(foreign.here);
     const CLI::Option* option = find(here);
-    if (!option) refuse(command_, name, fmt::format("would be {}, which this command does not have", here));
+    if (!option) refuse(command_, name, fmt::format("corresponds to {}, which this command does not have", here));
     out_.push_back(here);
     if (option->get_items_expected_min() == 0) return;
     if (value.empty() && at_ + 1 < words_.size()) value = words_[++at_];
@@ -221,17 +226,17 @@ class WordReader {
   [[noreturn]] void refuse_unknown(const std::string& name) const {
     const std::string see = fmt::format("; see ridge {} --help", command_.get_name());
     if (const std::string with_two = "-" + name; find(with_two) || find_foreign(command_, with_two))
-      refuse(command_, name, fmt::format("no such option; did you mean '{}'?", core::printable(with_two)));
+      refuse(command_, name, fmt::format("unknown option; did you mean '{}'?", core::printable(with_two)));
     if (!name.starts_with("--"))
       if (const CLI::Option* option = find(name.substr(0, 2)); option && option->get_items_expected_min() > 0)
         refuse(command_, name,
-               fmt::format("no such option; {} {} would be written with a space{}", name.substr(0, 2),
+               fmt::format("unknown option; put a space between {} and {}{}", name.substr(0, 2),
                            core::printable(name.substr(2)), see));
     std::vector<std::string> known;
     for (const OptionWords& option : options_of(command_))
       for (const std::string& each : option.names) known.push_back(each);
     const std::string meant = core::did_you_mean(name, known);
-    refuse(command_, name, "no such option" + (meant.empty() ? see : meant));
+    refuse(command_, name, "unknown option" + (meant.empty() ? see : meant));
   }
 
   void count_text(const std::string& word) {
@@ -239,9 +244,12 @@ class WordReader {
     for (const CLI::Option* option : command_.get_options())
       if (option->get_positional()) most += std::min(option->get_items_expected_max(), kMany);
     if (++texts_ <= most) return;
-    if (most == 0) refuse(command_, word, fmt::format("takes only options; see ridge {} --help", command_.get_name()));
+    if (most == 0)
+      refuse(command_, word,
+             fmt::format("unexpected argument; this command takes only options; see ridge {} --help",
+                         command_.get_name()));
     refuse(command_, word,
-           fmt::format("is one word too many; a text with spaces goes into quotes; see ridge {} --help",
+           fmt::format("one argument too many; put a text with spaces in quotes; see ridge {} --help",
                        command_.get_name()));
   }
 

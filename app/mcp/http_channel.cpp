@@ -113,7 +113,7 @@ std::vector<std::string> HttpChannel::headers() const {
 }
 
 void HttpChannel::send(std::string_view message, bool asks) {
-  if (message.size() > kMaxBytes) throw_error("{}: what is to be sent is too long", name_);
+  if (message.size() > kMaxBytes) throw_error("{}: the message to send is too long", name_);
   if (!asks) return post(std::string(message), false, kTellSeconds, nullptr);
   stop(); // of a request that was given up
   {
@@ -140,7 +140,7 @@ std::string HttpChannel::take_head(const hub::Head& head) {
   const std::string session = head.header("mcp-session-id");
   if (session.empty()) return "";
   if (session.size() > kMaxSession || !std::ranges::all_of(session, [](char c) { return c > ' ' && c <= '~'; }))
-    return "gives a session a name that cannot be used";
+    return "sent an invalid session id";
   const std::scoped_lock lock(mutex_);
   session_ = session;
   return "";
@@ -174,7 +174,7 @@ void HttpChannel::post(const std::string& message, bool asks, double seconds, co
           all += text.size();
           const bool good = status >= 200 && status < 300;
           if (good && type.starts_with("text/event-stream")) {
-            if (!events.add(text) || all > kMaxStreamBytes) wrong = "sends more than can be read";
+            if (!events.add(text) || all > kMaxStreamBytes) wrong = "sent an encoding that ridge does not support";
           } else {
             body += text;
             if (good && body.size() > kMaxBytes) wrong = fmt::format("answers with more than {} MiB", kMaxBytes >> 20);
@@ -190,17 +190,16 @@ void HttpChannel::post(const std::string& message, bool asks, double seconds, co
   }
   if (wrong.empty() && (status < 200 || status >= 300)) {
     const std::string why = reason_in(body);
-    wrong =
-        status == kNotFound && has_session() ? "has ended the session" : fmt::format("answers with status {}", status);
+    wrong = status == kNotFound && has_session() ? "ended the session" : fmt::format("answered with status {}", status);
     if (!why.empty()) wrong += ": " + why;
-    if (status == kNoToken || status == kForbidden) wrong += " (does it want a token?)";
+    if (status == kNoToken || status == kForbidden) wrong += " (does it need a token?)";
     if (status == kNotAllowed) wrong += " (is this the address of an MCP server over streamable HTTP?)";
   }
   if (!wrong.empty()) return fail(std::move(wrong));
   if (!asks) return;
   if (type.starts_with("application/json") && !body.empty()) return take(std::move(body));
   if (status == kAccepted || !type.starts_with("text/event-stream"))
-    fail(fmt::format("answers with status {} and no message", status));
+    fail(fmt::format("answered with status {} and no message", status));
 }
 
 McpChannel::Event HttpChannel::read(std::string& message, std::chrono::steady_clock::time_point deadline,
@@ -224,7 +223,7 @@ McpChannel::Event HttpChannel::read(std::string& message, std::chrono::steady_cl
 
 std::string HttpChannel::exit_summary() const {
   const std::scoped_lock lock(mutex_);
-  return problem_.empty() ? "ended its answer without a result" : problem_;
+  return problem_.empty() ? "ended its response without a result" : problem_;
 }
 
 } // namespace ridge::app

@@ -114,7 +114,7 @@ LineProcess::~LineProcess() {
 }
 
 void LineProcess::send(std::string_view line, bool) {
-  if (to_write_.size() + line.size() > kMaxBytes) throw_error("{}: what is to be sent is too long", name_);
+  if (to_write_.size() + line.size() > kMaxBytes) throw_error("{}: the message to send is too long", name_);
   to_write_ += line;
   to_write_ += '\n';
 }
@@ -199,7 +199,7 @@ void LineProcess::reap(bool wait) {
 std::string LineProcess::exit_summary() const {
   std::string how = "closed its output";
   if (!running() && WIFEXITED(status_)) how = fmt::format("ended with status {}", WEXITSTATUS(status_));
-  if (!running() && WIFSIGNALED(status_)) how = fmt::format("was ended by signal {}", WTERMSIG(status_));
+  if (!running() && WIFSIGNALED(status_)) how = fmt::format("was killed by signal {}", WTERMSIG(status_));
   const std::string& last = error_line_.find_first_not_of(" \t\r") != std::string::npos ? error_line_ : last_error_;
   return last.empty() ? how : fmt::format("{}: {}", how, core::printable(last, 300));
 }

@@ -92,7 +92,7 @@ void McpClient::list_tools(const std::atomic<bool>* cancel) {
     const int64_t id = send_request("tools/list", parameters);
     const Json list = result_of(id, "tools/list", kListLimit, cancel);
     if (!list.is_object() || !list.contains("tools") || !list["tools"].is_array())
-      throw_error("{}: answers tools/list without a list of tools", name_);
+      throw_error("{}: answered tools/list without a list of tools", name_);
     for (const Json& tool : list["tools"]) {
       if (tools_.size() == kMaxTools) return;
       if (text_of(tool, "name").empty()) continue;
@@ -136,8 +136,8 @@ Json McpClient::result_of(int64_t id, const char* method, std::chrono::seconds l
     case McpChannel::Event::ended: over_ = true; throw_error("{} {}", name_, channel_->exit_summary());
     case McpChannel::Event::late:
       over_ = true;
-      throw_error("{}: gave no answer to {} in {} s", name_, method, limit.count());
-    case McpChannel::Event::cancelled: throw Cancelled(fmt::format("{}: {} was stopped", name_, method));
+      throw_error("{}: no answer to {} within {} s", name_, method, limit.count());
+    case McpChannel::Event::cancelled: throw Cancelled(fmt::format("{}: {} was cancelled", name_, method));
     case McpChannel::Event::message: break;
     }
     const auto message = core::find_json<Json>(line, kMessageLimits);
@@ -164,7 +164,7 @@ void McpClient::take(const Json& message) {
   if (method == "ping")
     answer["result"] = Json::object();
   else
-    answer["error"] = {{"code", -32601}, {"message", "this client offers nothing of the kind"}};
+    answer["error"] = {{"code", -32601}, {"message", "this client does not support this request"}};
   send(answer);
 }
 

@@ -26,14 +26,14 @@ bool is_server_name(const std::string& name) {
 
 // A string without zero bytes.
 std::string text_at(const Json& value, const std::string& place) {
-  if (!value.is_string()) throw_error("{}: expected a text", place);
+  if (!value.is_string()) throw_error("{}: expected a string", place);
   std::string text = value.get<std::string>();
-  if (text.find('\0') != std::string::npos) throw_error("{}: has a zero byte", place);
+  if (text.find('\0') != std::string::npos) throw_error("{}: contains a zero byte", place);
   return text;
 }
 
 std::vector<std::string> words_at(const Json& value, const std::string& place) {
-  if (!value.is_array()) throw_error("{}: expected a list of texts", place);
+  if (!value.is_array()) throw_error("{}: expected a list of strings", place);
   std::vector<std::string> words;
   for (const Json& word : value) words.push_back(text_at(word, place));
   return words;
@@ -43,7 +43,7 @@ bool is_address(std::string_view text) { return text.starts_with("http://") || t
 
 std::string address_at(const std::string& url, const std::string& place) {
   if (!is_address(url) || !std::ranges::all_of(url, [](char c) { return c > ' ' && c <= '~'; }))
-    throw_error("{}: \"{}\" is no address that begins with http:// or https://", place, core::printable(url, 200));
+    throw_error("{}: \"{}\" is not an address that begins with http:// or https://", place, core::printable(url, 200));
   return url;
 }
 
@@ -58,7 +58,7 @@ std::string filled_in(const std::string& text, const std::string& place) {
     }
     const std::string variable = text.substr(at + 2, end - at - 2);
     const char* value = std::getenv(variable.c_str());
-    if (!value) throw_error("{}: the environment has no {}", place, core::printable(variable, kMaxName));
+    if (!value) throw_error("{}: the environment variable {} is not set", place, core::printable(variable, kMaxName));
     filled += value;
     at = end + 1;
   }
@@ -67,9 +67,9 @@ std::string filled_in(const std::string& text, const std::string& place) {
 
 std::string header_line(const std::string& name, const std::string& value, const std::string& place) {
   if (name.empty() || !std::ranges::all_of(name, text::is_name_char))
-    throw_error("{}: \"{}\" is no name of a header", place, core::printable(name, kMaxName));
+    throw_error("{}: \"{}\" is not a valid header name", place, core::printable(name, kMaxName));
   if (std::ranges::any_of(value, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }))
-    throw_error("{}.{}: has a control character", place, name);
+    throw_error("{}.{}: contains a control character", place, name);
   return name + ": " + value;
 }
 
@@ -86,11 +86,11 @@ void add_token(McpServer& server) {
 void read_address(McpServer& server, const Json& json, const std::string& place) {
   const std::string type = json.contains("type") ? text_at(json["type"], place + ".type") : "http";
   if (type != "http" && type != "streamable-http" && type != "streamableHttp")
-    throw_error("{}: servers of type \"{}\" are not known; stdio and http are", place, core::printable(type, kMaxName));
+    throw_error("{}: unknown server type \"{}\"; expected stdio or http", place, core::printable(type, kMaxName));
   if (!json.contains("url")) throw_error("{}: \"url\" is missing", place);
   server.url = address_at(text_at(json["url"], place + ".url"), place + ".url");
   if (json.contains("headers")) {
-    if (!json["headers"].is_object()) throw_error("{}.headers: expected an object of texts", place);
+    if (!json["headers"].is_object()) throw_error("{}.headers: expected an object of strings", place);
     for (const auto& [key, value] : json["headers"].items())
       server.headers.push_back(
           header_line(key, filled_in(text_at(value, place + ".headers"), place + ".headers"), place + ".headers"));
@@ -101,7 +101,7 @@ void read_address(McpServer& server, const Json& json, const std::string& place)
 std::optional<McpServer> read_server(const std::string& name, const Json& json, const std::string& label) {
   const std::string place = fmt::format("{}: mcpServers: {}", label, core::printable(name, kMaxName));
   if (!is_server_name(name))
-    throw_error("{}: a name has at most {} letters, digits, and characters of \"_-./\"", place, kMaxName);
+    throw_error("{}: expected a name of at most {} letters, digits and characters of \"_-./\"", place, kMaxName);
   if (!json.is_object()) throw_error("{}: expected an object with \"command\" or \"url\"", place);
   if (json.contains("disabled") && json["disabled"] == true) return std::nullopt;
   McpServer server{.name = name};
@@ -109,16 +109,16 @@ std::optional<McpServer> read_server(const std::string& name, const Json& json, 
     read_address(server, json, place);
     return server;
   }
-  if (!json.contains("command")) throw_error("{}: \"command\" is missing; a server over HTTP has a \"url\"", place);
+  if (!json.contains("command")) throw_error("{}: \"command\" is missing (or \"url\" for a server over HTTP)", place);
   server.command = {text_at(json["command"], place + ".command")};
   if (server.command[0].empty()) throw_error("{}.command: is empty", place);
   if (json.contains("args"))
     for (std::string& word : words_at(json["args"], place + ".args")) server.command.push_back(std::move(word));
   if (json.contains("env")) {
-    if (!json["env"].is_object()) throw_error("{}.env: expected an object of texts", place);
+    if (!json["env"].is_object()) throw_error("{}.env: expected an object of strings", place);
     for (const auto& [key, value] : json["env"].items()) {
       if (key.empty() || key.find('=') != std::string::npos || key.find('\0') != std::string::npos)
-        throw_error("{}.env: \"{}\" is no name of a variable", place, core::printable(key, kMaxName));
+        throw_error("{}.env: \"{}\" is not a valid variable name", place, core::printable(key, kMaxName));
       server.environment.emplace_back(key, text_at(value, place + ".env"));
     }
   }
@@ -164,10 +164,10 @@ McpServer parse_mcp_server(std::string_view text) {
       in_word = true;
     }
   }
-  if (quote) throw Error(fmt::format("--mcp-server {}: a {} has no end", server.name, quote), Error::kUsage);
+  if (quote) throw Error(fmt::format("--mcp-server {}: the closing {} is missing", server.name, quote), Error::kUsage);
   if (in_word) server.command.push_back(word);
   if (server.command.empty() || server.command[0].empty())
-    throw Error(fmt::format("--mcp-server {}: names no command", server.name), Error::kUsage);
+    throw Error(fmt::format("--mcp-server {}: the command is missing", server.name), Error::kUsage);
   return server;
 }
 
@@ -178,10 +178,10 @@ std::vector<McpServer> mcp_servers(const McpOptions& options) {
       servers.push_back(std::move(server));
   for (const std::string& text : options.servers) servers.push_back(parse_mcp_server(text));
   if (servers.size() > kMaxServers)
-    throw_error("{} MCP servers are named; {} can run at once", servers.size(), kMaxServers);
+    throw_error("{} MCP servers are configured, but at most {} can run", servers.size(), kMaxServers);
   for (size_t i = 0; i < servers.size(); ++i)
     if (std::ranges::count(servers, servers[i].name, &McpServer::name) > 1)
-      throw_error("two MCP servers are called {}", servers[i].name);
+      throw_error("two MCP servers have the name {}", servers[i].name);
   return servers;
 }
 

@@ -29,7 +29,7 @@ std::string cut_to(std::string text, const text::Tokenizer& tokenizer, int64_t m
   for (size_t tokens = tokenizer.encode(text).size(); tokens > most && !text.empty();
        tokens = tokenizer.encode(text).size())
     shorten(std::min(text.size() * most / tokens, text.size() - 1));
-  if (text.size() < all) text += fmt::format("\n[{} of {} bytes; the rest is left out]", text.size(), all);
+  if (text.size() < all) text += fmt::format("\n[{} of {} bytes; the rest was left out]", text.size(), all);
   return text;
 }
 
@@ -91,7 +91,7 @@ void Toolbox::offer(engine::Conversation& conversation, const std::optional<engi
       tool.offered = true;
     } catch (const Error& error) {
       tool.offered = false;
-      notice(fmt::format("MCP server {}: {} is left out: {}", tool.server, core::printable(tool.own_name),
+      notice(fmt::format("MCP server {}: {} is skipped: {}", tool.server, core::printable(tool.own_name),
                          core::printable(error.what(), 300)));
     }
   }

@@ -36,7 +36,7 @@ struct Choice {
 std::string room_text(const engine::Room& room) {
   double gpus = room.gpus.empty() ? room.gpu : 0;
   for (const double bytes : room.gpus) gpus += bytes;
-  return gpus > 0 ? fmt::format("{} of the GPU's memory and {} of the CPU's are free", core::human_bytes(gpus),
+  return gpus > 0 ? fmt::format("{} of GPU memory and {} of CPU memory are free", core::human_bytes(gpus),
                                 core::human_bytes(room.cpu))
                   : fmt::format("{} of memory are free", core::human_bytes(room.cpu));
 }
@@ -57,7 +57,7 @@ void list_local(std::vector<Choice>& rows) {
   if (rows.empty()) return;
   fmt::print("Models on this machine:\n");
   print_table({{"", true}, {"NAME", false, true}, {"SIZE", true}, {"FROM", false, true, 1}}, table);
-  if (more > 0) fmt::print("and {} more: ridge models\n", more);
+  if (more > 0) fmt::print("and {} more: run `ridge models`\n", more);
   fmt::print("\n");
 }
 
@@ -65,7 +65,7 @@ void list_local(std::vector<Choice>& rows) {
 size_t list_first(std::vector<Choice>& rows, const engine::Room& room, bool numbered) {
   const FirstChoice choice = first_choice(room);
   if (choice.models.empty()) {
-    fmt::print("No model of the usual ones fits this machine: {}.\n", room_text(room));
+    fmt::print("None of the suggested models fits this machine: {}.\n", room_text(room));
     return 0;
   }
   fmt::print("Models that fit this machine ({}):\n", room_text(room));
@@ -124,14 +124,14 @@ void list_found(const std::vector<FoundModels>& all, std::vector<Choice>& rows, 
     rows.push_back({usual, found.models});
     const std::string head =
         fmt::format("hf:{}, {}{}", found.repository.name, downloads_text(found.repository.downloads),
-                    found.repository.gated ? ", terms to accept first" : "");
+                    found.repository.gated ? ", license must be accepted first" : "");
     if (numbered)
       print_row(fmt::format("{:>2}", rows.size()), indent, head);
     else
       fmt::print("{}\n", head);
-    if (!fitting.empty()) print_row("", indent, fmt::format("fits here: {}", fmt::join(fitting, ", ")));
+    if (!fitting.empty()) print_row("", indent, fmt::format("fits: {}", fmt::join(fitting, ", ")));
     if (!others.empty()) print_row("", indent, fmt::format("too large: {}", fmt::join(others, ", ")));
-    if (found.models.empty()) print_row("", indent, "no whole GGUF model that can be seen");
+    if (found.models.empty()) print_row("", indent, "no complete GGUF model visible");
   }
 }
 
@@ -148,10 +148,10 @@ std::optional<std::string> chosen(const std::string& line, const std::vector<Cho
   const auto [end, problem] = std::from_chars(line.data(), line.data() + line.size(), number);
   const std::string rest(end, line.data() + line.size());
   if (problem != std::errc() || !(rest.empty() || rest[0] == ':')) return std::nullopt;
-  if (number < 1 || number > rows.size()) throw_error("there is no {} in the list", number);
+  if (number < 1 || number > rows.size()) throw_error("the list has no number {}", number);
   const Choice& row = rows[number - 1];
   if (rest.empty()) {
-    if (row.model.empty()) throw_error("nothing of {0} fits here; {0}:TYPE takes it all the same", number);
+    if (row.model.empty()) throw_error("{0}: no file fits this machine; {0}:TYPE downloads one anyway", number);
     return row.model;
   }
   for (const hub::OfferedModel& model : row.types)
@@ -167,8 +167,8 @@ bool can_ask() { return stdin_is_terminal() && stdout_is_terminal(); }
 NextCommand ask(std::vector<Choice> rows, size_t best, const engine::Room& room) {
   while (true) {
     const std::string enter = best > 0 ? fmt::format("Enter: {}; ", best) : "";
-    fmt::print("\nA number to chat with it, words to search Hugging Face for, or `guide` for the built-in model\n"
-               "({}Ctrl-D leaves): ",
+    fmt::print("\nEnter a number to chat with that model, words to search Hugging Face, or `guide` for the built-in "
+               "model\n({}Ctrl-D quits): ",
                enter);
     std::fflush(stdout);
     const std::optional<std::string> line = read_answer();
@@ -182,7 +182,7 @@ NextCommand ask(std::vector<Choice> rows, size_t best, const engine::Room& room)
       if (const auto model = chosen(line->empty() ? fmt::format("{}", best) : *line, rows)) return chat_with(*model);
       if (hub::parse_reference(*line)) return chat_with(*line);
       const std::vector<FoundModels> found = search_hub(*line, kMaxFound);
-      if (found.empty()) throw_error("nothing with GGUF files is called so");
+      if (found.empty()) throw_error("no matching repository with GGUF files");
       rows.clear();
       best = 0;
       fmt::print("\n");
@@ -204,13 +204,13 @@ NextCommand choose_first_model(bool with_local) {
   const bool is_here = !rows.empty();
   const size_t recommended = list_first(rows, room, asks);
   if (asks) return ask(std::move(rows), is_here ? 1 : recommended, room);
-  fmt::print("ridge chat -m MODEL pulls one of them and chats with it; ridge search WORDS finds others.\n");
+  fmt::print("`ridge chat -m MODEL` downloads one of them and starts a chat; `ridge search WORDS` finds others.\n");
   return {};
 }
 
 std::vector<FoundModels> search_hub(const std::string& words, int most) {
   const InterruptFlag interrupt;
-  Progress bar("asking the hub");
+  Progress bar("searching Hugging Face");
   hub::PullOptions options = hub::pull_options();
   options.policy.cancel = interrupt.flag();
   hub::Connection connection(options.policy);

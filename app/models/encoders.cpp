@@ -21,7 +21,7 @@ std::string find_encoder(const std::string& model) {
     return found[0];
   std::vector<std::string> shown;
   for (const std::string& path : found) shown.push_back(core::printable(path, 300));
-  throw Error(fmt::format("{}: its encoder may be {}: name one with --mmproj FILE", core::printable(model),
+  throw Error(fmt::format("{}: several encoders match: {}; choose one with --mmproj FILE", core::printable(model),
                           fmt::join(shown, " or ")),
               Error::kUsage);
 }
@@ -38,9 +38,8 @@ std::string encoder_for_media(const std::string& mmproj, const std::string& mode
   if (found.empty())
     throw Error(
         mmproj == kNoEncoder
-            ? "--image and --audio: go without --mmproj none"
-            : "--image and --audio: no mmproj*.gguf of the model lies beside it; name the file of its encoder with "
-              "--mmproj",
+            ? "--image and --audio: need an encoder; remove --mmproj none"
+            : "--image and --audio: no mmproj*.gguf for the model next to it; give the encoder file with --mmproj",
         Error::kUsage);
   return found;
 }

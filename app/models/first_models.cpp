@@ -10,8 +10,8 @@ constexpr int64_t kMega = 1'000'000;
 // Repositories of the makers or of ggml-org; they need no account.
 constexpr FirstModel kFirstModels[] = {
     {"Gemma 3 270M", "hf:ggml-org/gemma-3-270m-it-GGUF:Q8_0", 292 * kMega, 292 * kMega,
-     "short answers at once, on any machine"},
-    {"Qwen3 0.6B", "hf:Qwen/Qwen3-0.6B-GGUF:Q8_0", 639 * kMega, 639 * kMega, "simple questions; can think first"},
+     "fast, short answers on any machine"},
+    {"Qwen3 0.6B", "hf:Qwen/Qwen3-0.6B-GGUF:Q8_0", 639 * kMega, 639 * kMega, "simple questions; can reason first"},
     {"Qwen3 1.7B", "hf:Qwen/Qwen3-1.7B-GGUF:Q8_0", 1'834 * kMega, 1'834 * kMega, "everyday questions without a GPU"},
     {"Qwen3 4B", "hf:Qwen/Qwen3-4B-GGUF:Q4_K_M", 2'497 * kMega, 2'497 * kMega,
      "everyday questions, tools, many languages"},

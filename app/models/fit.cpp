@@ -35,14 +35,15 @@ struct FitCommand {
     const std::string encoder = encoder_to_use(mmproj, model.model);
     const engine::LoadedModel loaded = engine::open_generating(model, load_on_terminal());
     if (!model.draft_model.empty() && loaded.heads.empty())
-      throw_error("--draft-model {}: is no draft head; ask for it by itself: ridge fit -m", model.draft_model);
+      throw_error("--draft-model {}: not a draft head; check it separately with ridge fit -m", model.draft_model);
     engine::Room room = engine::free_room();
     const engine::Placement placement = engine::placement_of(model);
     const bool gpu_here = room.gpu > 0 && placement.gpu_memory == 0;
     if (placement.gpu_memory > 0) room.gpus.assign(presumed_gpus(placement, room), placement.gpu_memory);
     if (model.device == "cpu") room.without_gpus();
     if (model.device == "cuda" && room.gpu <= 0 && room.gpus.empty())
-      throw_error("--device cuda: {}; --gpu-memory plans as if there were a GPU", kernels::cuda::device_info().problem);
+      throw_error("--device cuda: {}; to plan for another machine's GPU, give --gpu-memory",
+                  kernels::cuda::device_info().problem);
     if (!memory.empty()) room.cpu = static_cast<double>(core::parse_bytes(memory, "--memory"));
     engine::Need pictures;
     if (!encoder.empty()) pictures = engine::encoder_need(encoder, model.threads);
@@ -83,22 +84,22 @@ struct FitCommand {
         row(loaded.encoder ? "encoder" : "draft heads", fmt::format("on the {}: {}", name, parts_of(need)));
     if (!encoder.empty()) {
       const engine::Senses senses = engine::senses_of(encoder);
-      const std::string picture = fmt::format("one of {0} × {0} pixels", engine::kPlannedSide);
-      const std::string sound = fmt::format("{} seconds of sound", engine::kPlannedSamples / models::sound::kRate);
-      row(senses.pictures ? "pictures" : "sound", fmt::format("on the {}, for {}: {}", pictures_on_gpu ? "GPU" : "CPU",
+      const std::string picture = fmt::format("one image of {0} × {0} pixels", engine::kPlannedSide);
+      const std::string sound = fmt::format("{} seconds of audio", engine::kPlannedSamples / models::sound::kRate);
+      row(senses.pictures ? "images" : "audio", fmt::format("on the {}, for {}: {}", pictures_on_gpu ? "GPU" : "CPU",
                                                               !senses.sounds     ? picture
                                                               : !senses.pictures ? sound
                                                                                  : picture + ", or " + sound,
                                                               parts_of(pictures)));
     }
-    row("KV cache", fmt::format("{} per 1,000 further tokens", core::human_bytes(1000 * fit.cache_per_token)));
-    row("context", fmt::format("{} tokens; the largest that has room: {} (trained for {})", config.context,
-                               fit.largest_context, loaded.program.trained_context));
+    row("KV cache", fmt::format("{} per additional 1,000 tokens", core::human_bytes(1000 * fit.cache_per_token)));
+    row("context", fmt::format("{} tokens; at most {} fit (trained for {})", config.context, fit.largest_context,
+                               loaded.program.trained_context));
     if (known)
-      row("speed", fmt::format("at most {:.1f} tokens/s, {:.1f} with the context full (by measured memory bandwidth)",
+      row("speed", fmt::format("at most {:.1f} tokens/s, {:.1f} with a full context (from measured memory bandwidth)",
                                fastest, slowest));
     else if (can_be_known)
-      row("speed", "not known before this machine's memory was measured: ridge fit --measure");
+      row("speed", "unknown until memory bandwidth is measured: run ridge fit --measure");
     row("fits", fit.fits ? "yes" : "no: " + advice);
   }
 
@@ -133,11 +134,11 @@ struct FitCommand {
     const std::string taken = fmt::format("{} of {} free", core::human_bytes(static_cast<double>(fit.cpu->total())),
                                           core::human_bytes(free_bytes));
     if (fit.host_experts == fit.experts)
-      return row("host memory", fmt::format("{} experts of each layer, of which the GPU has room for copies of {}: {}",
-                                            fit.experts, fit.copies, taken));
-    row("host memory", fmt::format("{} of {} experts of each layer beside the GPU's {}: {}", fit.host_experts,
-                                   fit.experts, fit.copies, taken));
-    row("file", fmt::format("read when wanted: experts that have no place in memory, {} of {} in each layer",
+      return row("host memory", fmt::format("{} experts per layer, {} of them also cached on the GPU: {}", fit.experts,
+                                            fit.copies, taken));
+    row("host memory", fmt::format("{} of {} experts per layer, plus {} on the GPU: {}", fit.host_experts, fit.experts,
+                                   fit.copies, taken));
+    row("file", fmt::format("experts that do not fit in memory are read when needed: {} of {} per layer",
                             fit.experts_in_file_only(), fit.experts));
   }
 
@@ -214,25 +215,27 @@ struct FitCommand {
 
 void add_fit_command(CLI::App& app) {
   auto options = std::make_shared<FitCommand>();
-  CLI::App* command = app.add_subcommand("fit", "what a model needs of memory, where it goes, and how fast it can be");
+  CLI::App* command =
+      app.add_subcommand("fit", "show how much memory a model needs, where it goes, and the expected speed");
   add_model_options(*command, options->model, true);
   command
-      ->add_option("--spec", options->model.speculation,
-                   "as run and chat have it: whether the draft heads of the file count")
+      ->add_option(
+          "--spec", options->model.speculation,
+          "speculative decoding method, as for run and chat: decides whether the file's draft heads are counted")
       ->check(CLI::IsMember({"auto", "off", "mtp", "ngram"}))
       ->capture_default_str()
       ->type_name("METHOD");
-  command->add_option("--draft-model", options->model.draft_model, "an EAGLE-3 head, which counts, too (-md)")
+  command->add_option("--draft-model", options->model.draft_model, "an EAGLE-3 head to include (-md)")
       ->type_name(kModelType);
   command
       ->add_option("--mmproj", options->mmproj,
-                   "the encoder of pictures, which counts, too; none: without; default: what lies beside the model")
+                   "image or audio encoder to include, or none (default: the one next to the model)")
       ->type_name("FILE");
-  command->get_option("--gpu-memory")->description("as if there were GPUs with so much free each, such as 24GiB");
-  command->add_option("--memory", options->memory, "as if so much of the CPU's memory were free")->type_name("SIZE");
+  command->get_option("--gpu-memory")->description("assume that each GPU has this much free memory, such as 24GiB");
+  command->add_option("--memory", options->memory, "assume that this much CPU memory is free")->type_name("SIZE");
   command->add_flag("--measure", options->measure_anew,
-                    "measure memory reads anew, some seconds; else the best of earlier measurements counts, which "
-                    "roofline and doctor make, too");
+                    "measure memory bandwidth again, for some seconds (default: use the best earlier measurement, also "
+                    "by roofline and doctor)");
   command->add_flag("--json", options->json, "machine-readable");
   command->callback([options] { options->run(); });
 }

@@ -33,8 +33,8 @@ std::string model_path(const std::string& given) {
   std::vector<std::string> names;
   for (const hub::LocalModel& model : models) names.push_back(model.name);
   const std::string meant = core::did_you_mean(given, names);
-  throw_error("{}: there is no such file, and no such name among the models here (ridge models){}",
-              core::printable(given, 1000), meant.empty() ? "; hf:OWNER/REPO gets one" : meant);
+  throw_error("{}: no such file, and no model of that name on this machine (see ridge models){}",
+              core::printable(given, 1000), meant.empty() ? "; to download one, give hf:OWNER/REPO" : meant);
 }
 
 std::string model_title(const gguf::File& file) {

@@ -39,8 +39,8 @@ struct ModelsCommand {
     }
     if (json) return print_json(rows, encoders);
     if (rows.empty())
-      return note("no models here: neither Hugging Face's cache nor the folders of LM Studio, llama.cpp and Ollama nor "
-                  "~/models has any; `ridge pull` lists some that fit, `ridge search` finds others");
+      return note("no models found in Hugging Face's cache, the folders of LM Studio, llama.cpp and Ollama, or "
+                  "~/models; `ridge pull` suggests some that fit, `ridge search` finds others");
     std::vector<std::vector<std::string>> table;
     for (size_t i = 0; i < rows.size(); ++i) {
       const core::ModelRow& row = rows[i];
@@ -64,7 +64,7 @@ struct ModelsCommand {
   static std::string taken(const std::string& encoder) {
     if (encoder.empty()) return "";
     const engine::Senses senses = engine::senses_of(encoder);
-    return senses.pictures && senses.sounds ? "pictures, sound" : senses.sounds ? "sound" : "pictures";
+    return senses.pictures && senses.sounds ? "images, audio" : senses.sounds ? "audio" : "images";
   }
 
   static std::string fits(const core::ModelRow& row) {
@@ -108,13 +108,12 @@ struct ModelsCommand {
 
 void add_models_command(CLI::App& app) {
   auto options = std::make_shared<ModelsCommand>();
-  CLI::App* command = app.add_subcommand("models", "list the models on this machine, or the architectures that run");
+  CLI::App* command = app.add_subcommand("models", "list the models on this machine, or the supported architectures");
   command->add_flag("--json", options->json, "machine-readable");
-  command->add_flag("--architectures", options->architectures,
-                    "list the architectures that run, and models known by them");
-  command->add_flag("--markdown", options->markdown, "these as a Markdown table, as docs/models.md has it");
-  command->footer("Looks into Hugging Face's cache (HF_HUB_CACHE, HF_HOME), the folders of LM Studio, llama.cpp\n"
-                  "(LLAMA_CACHE) and Ollama (OLLAMA_MODELS), what `ridge pull` got, and ~/models.");
+  command->add_flag("--architectures", options->architectures, "list the supported architectures and known models");
+  command->add_flag("--markdown", options->markdown, "print them as a Markdown table, as in docs/models.md");
+  command->footer("Searches Hugging Face's cache (HF_HUB_CACHE, HF_HOME), the folders of LM Studio, "
+                  "llama.cpp\n(LLAMA_CACHE) and Ollama (OLLAMA_MODELS), downloads of `ridge pull`, and ~/models.");
   command->callback([options] { options->run(); });
 }
 

@@ -45,9 +45,9 @@ void pull(const std::vector<std::string>& wanted, const std::string& mmproj) {
     references.push_back(hub::parse_reference(text).value_or(hub::Reference{}));
     if (!references.back().repository.empty() || !references.back().url.empty()) continue;
     if (text.find('/') == std::string::npos)
-      throw Error(fmt::format("{0}: is no OWNER/REPO; `ridge search {0}` finds those that are called so",
-                              core::printable(text, 100)),
-                  Error::kUsage);
+      throw Error(
+          fmt::format("{0}: expected OWNER/REPO; `ridge search {0}` searches for it", core::printable(text, 100)),
+          Error::kUsage);
     references.back() = *hub::parse_reference("hf:" + text); // throws, or takes OWNER/REPO
   }
   for (const hub::Reference& reference : references) fmt::print("{}\n", pull_model(reference, mmproj));
@@ -67,19 +67,18 @@ void remove(const std::vector<std::string>& wanted) {
     const hub::LocalModel* model = reference ? pulled_model(models, *reference) : hub::find_model(models, text);
     if (!model && reference) { // may be a partial download
       if (const int64_t freed = hub::remove_stopped_pull(*reference); freed > 0) {
-        fmt::print("{}: what was pulled of it is removed, {} more are free\n", text,
-                   core::human_bytes(static_cast<double>(freed)));
+        fmt::print("{}: removed the partial download, freed {}\n", text, core::human_bytes(static_cast<double>(freed)));
         continue;
       }
     }
-    if (!model) throw_error("{}: there is no such model here (ridge models)", core::printable(text, 300));
+    if (!model) throw_error("{}: no such model here (see ridge models)", core::printable(text, 300));
     if (!reference && core::lower(text) != core::lower(model->name) &&
         !core::lower(text).ends_with(core::lower("/" + model->name)))
-      throw Error(fmt::format("{}: to remove {}, write its whole name", core::printable(text, 300), model->name),
+      throw Error(fmt::format("{}: to remove {}, give its full name", core::printable(text, 300), model->name),
                   Error::kUsage);
     const std::string path = model->path;
     const int64_t freed = hub::remove_model(*model);
-    fmt::print("{}: removed, {} more are free\n", path, core::human_bytes(static_cast<double>(freed)));
+    fmt::print("{}: removed, freed {}\n", path, core::human_bytes(static_cast<double>(freed)));
   }
 }
 
@@ -90,21 +89,19 @@ void add_pull_commands(CLI::App& app, std::vector<std::string>& next) {
   CLI::App* command = app.add_subcommand("pull", "download a model from Hugging Face, or a GGUF file from anywhere");
   command
       ->add_option("model", *wanted,
-                   "hf:OWNER/REPO, hf:OWNER/REPO:Q8_0, hf:OWNER/REPO/FILE.gguf or https://HOST/FILE.gguf; none: lists "
-                   "models to begin with that fit this machine")
+                   "hf:OWNER/REPO, hf:OWNER/REPO:Q8_0, hf:OWNER/REPO/FILE.gguf or https://HOST/FILE.gguf (default: "
+                   "suggest models that fit this machine)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("NAME");
   const auto mmproj = std::make_shared<std::string>();
   command
-      ->add_option(
-          "--mmproj", *mmproj,
-          "the encoder of pictures that comes along with a model of a repository: a type such as Q8_0, a file's "
-          "name, or none; default: F16, BF16 or Q8_0, whichever there is first")
+      ->add_option("--mmproj", *mmproj,
+                   "image or audio encoder to download with the model: a type such as Q8_0, a file name, or none "
+                   "(default: F16, BF16 or Q8_0, the first available)")
       ->type_name("WHICH");
-  command->footer(
-      "Of a repository, the file of the type that is named, by default Q4_K_M or the nearest. It goes where Hugging\n"
-      "Face's own tools keep theirs (HF_HOME, HF_HUB_CACHE), and is checked by its SHA-256. A pull that was\n"
-      "stopped goes on when it is run again. HF_TOKEN, HF_ENDPOINT and https_proxy are heeded.");
+  command->footer("Downloads the file of the given type from a repository, by default Q4_K_M or the closest one, to "
+                  "the\nfolder of Hugging Face's own tools (HF_HOME, HF_HUB_CACHE), and checks its SHA-256. To resume "
+                  "an\ninterrupted download, run the command again. Uses HF_TOKEN, HF_ENDPOINT and https_proxy.");
   command->callback([wanted, mmproj, &next] {
     if (wanted->empty())
       next = choose_first_model(false);
@@ -112,8 +109,8 @@ void add_pull_commands(CLI::App& app, std::vector<std::string>& next) {
       pull(*wanted, *mmproj);
   });
 
-  command = app.add_subcommand("rm", "remove models that ridge pulled, with their encoders of pictures");
-  command->add_option("model", *wanted, "as `ridge models` names it, hf:OWNER/REPO:TYPE or https://HOST/FILE.gguf")
+  command = app.add_subcommand("rm", "remove models that ridge downloaded, with their image and audio encoders");
+  command->add_option("model", *wanted, "a name from `ridge models`, hf:OWNER/REPO:TYPE or https://HOST/FILE.gguf")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name(kLocalModelType)
       ->required();

@@ -39,24 +39,25 @@ void add_search_command(CLI::App& app, std::vector<std::string>& next) {
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("search", "find models on Hugging Face, and what of them fits this machine");
-  command->add_option("words", options->words, "of the model's name: qwen3 4b")
+  CLI::App* command =
+      app.add_subcommand("search", "search Hugging Face for models and show which files fit this machine");
+  command->add_option("words", options->words, "words of the model's name: qwen3 4b")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("WORDS")
       ->required();
-  command->add_option("-n,--limit", options->limit, "repositories to show")
+  command->add_option("-n,--limit", options->limit, "number of repositories to show")
       ->check(CLI::Range(1, 50))
       ->capture_default_str()
       ->type_name("N");
   command->add_flag("--json", options->json, "machine-readable");
-  command->footer(
-      "Those with GGUF files, the most downloaded first, with the size of each type. On a terminal a number\n"
-      "pulls one and chats with it. The mark * is at the type that is then taken; 2:Q8_0 takes another one.");
+  command->footer("Lists repositories with GGUF files, the most downloaded first, with the size of each type. In a "
+                  "terminal,\nenter a number to download a model and chat with it. The type marked * is the default; "
+                  "2:Q8_0 chooses another.");
   command->callback([options, &next] {
     const std::string words = fmt::format("{}", fmt::join(options->words, " "));
     const std::vector<FoundModels> found = search_hub(words, options->limit);
     if (options->json) return print_json(found);
-    if (found.empty()) return note("nothing with GGUF files is called so");
+    if (found.empty()) return note("no matching repository with GGUF files");
     next = choose_found_model(found);
   });
 }

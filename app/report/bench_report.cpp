@@ -186,10 +186,10 @@ void print_bench_markdown(const std::vector<measure::BenchRow>& rows) {
   const auto or_unknown = [](double value, const char* unit) {
     return value > 0 ? fmt::format("{:.5g} {}", value, unit) : std::string("unknown");
   };
-  fmt::print("roof: memory reads measured beside each test, {:.1f} to {:.1f} GB/s (datasheet: {})\n", least / 1e9,
+  fmt::print("roof: memory reads measured next to each test, {:.1f} to {:.1f} GB/s (datasheet: {})\n", least / 1e9,
              most / 1e9, or_unknown(r.datasheet ? r.datasheet->memory_bytes_per_second / 1e9 : 0, "GB/s"));
   if (std::ranges::any_of(rows, [](const measure::BenchRow& row) { return row.prompt > 0; }))
-    fmt::print("MFU: of {} measured, {:.2f} TFLOP/s (datasheet: {})\n", r.peak_name, r.peak_flops / 1e12,
+    fmt::print("MFU: share of {} measured, {:.2f} TFLOP/s (datasheet: {})\n", r.peak_name, r.peak_flops / 1e12,
                or_unknown(r.datasheet ? r.datasheet->tensor_f16_flops / 1e12 : 0, "TFLOP/s"));
   for (const measure::BenchRow& row : rows)
     if (row.profile) fmt::print("\n{} {}: {}", row.model, row.test(), measure::profile_table(*row.profile));

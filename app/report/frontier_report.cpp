@@ -34,10 +34,10 @@ class Picture {
         y_(extreme(false) / 1.5, extreme(true) * 1.5, kHeight - kBottom, kTop) {}
 
   std::string draw() {
-    page_.text(kLeft, 36, fmt::format("What quantizing costs: {}", title_), 20, measure::kInk, "start", "600");
+    page_.text(kLeft, 36, fmt::format("Cost of quantizing {}", title_), 20, measure::kInk, "start", "600");
     page_.text(
         kLeft, 60,
-        fmt::format("Kullback-Leibler divergence from the model as it is, over {} tokens", frontier_.scored_tokens),
+        fmt::format("Kullback-Leibler divergence from the original model, over {} tokens", frontier_.scored_tokens),
         13.5, measure::kMuted);
     draw_grid();
     draw_mixes();
@@ -78,7 +78,7 @@ class Picture {
       page_.line(x(bytes), kTop, x(bytes), kHeight - kBottom, measure::kFaint, 0.7);
       page_.text(x(bytes), kHeight - kBottom + 20, core::human_bytes(bytes), 12, measure::kMuted, "middle");
     }
-    page_.text((kLeft + kWidth - kRight) / 2, kHeight - 22, "size of the file", 13, measure::kInk, "middle");
+    page_.text((kLeft + kWidth - kRight) / 2, kHeight - 22, "file size", 13, measure::kInk, "middle");
     page_.upward_text(24, (kTop + kHeight - kBottom) / 2, "divergence, nats per token", 13, measure::kInk);
   }
 
@@ -163,8 +163,8 @@ void print_frontier(const Frontier& frontier) {
                {"±", true, false, 3},
                {"expected", true, false, 1}},
               rows);
-  fmt::print("\n* nothing else is as small and diverges less. {} tokens were scored.\n"
-             "--target-size, --target-bpw or --target-divergence writes a mix.\n",
+  fmt::print("\n* no other variant is both as small and as close to the original. {} tokens were scored.\nUse "
+             "--target-size, --target-bpw or --target-divergence to write a mix.\n",
              frontier.scored_tokens);
 }
 

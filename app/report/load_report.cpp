@@ -52,16 +52,16 @@ Json record(const measure::ClientLoadRow& r) {
 void print_load_markdown(const std::vector<measure::ClientLoadRow>& rows) {
   for (const measure::ClientLoadRow& r : rows) {
     std::string how;
-    if (r.load.arrivals > 0) how += fmt::format(", {:g} a second", r.load.arrivals);
+    if (r.load.arrivals > 0) how += fmt::format(", {:g} per second", r.load.arrivals);
     if (r.load.streams > 0) how += fmt::format(", {} at once, preempted {} times", r.load.streams, r.preemptions);
     if (&r != rows.data()) fmt::print("\n");
     print_row("", 0,
               fmt::format("{}: {} clients, {} requests{}, {:.3g} s; {}", r.model, r.load.clients, r.requests, how,
                           r.seconds, r.device));
     const auto row = [](const char* name, const std::string& text) { print_row(name, kLoadNameWidth, text); };
-    row("generated", fmt::format("{:.1f} tokens/s of all clients", r.generated_rate()));
+    row("generated", fmt::format("{:.1f} tokens/s for all clients", r.generated_rate()));
     row("prompts",
-        fmt::format("{:.1f} tokens/s; {:.1f} % of them were there already", r.prompt_rate(), 100 * r.cached_share()));
+        fmt::format("{:.1f} tokens/s; {:.1f} % of them came from the cache", r.prompt_rate(), 100 * r.cached_share()));
     row("first token", milliseconds(r.first_token));
     row("between tokens", milliseconds(r.between_tokens));
     row("memory",

@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 void print_pictures_markdown(const std::vector<measure::PictureRow>& rows) {
   for (const measure::PictureRow& r : rows) {
     const bool is_sound = r.sound_seconds > 0;
-    const std::string size = is_sound ? fmt::format("{:.4g} seconds of sound", r.sound_seconds)
+    const std::string size = is_sound ? fmt::format("{:.4g} seconds of audio", r.sound_seconds)
                                       : fmt::format("{} × {} pixels, {} patches", r.width, r.height, r.patches);
     fmt::print("{}{}: {}, {} tokens; {} on {}\n", &r == rows.data() ? "" : "\n", r.model, size, r.tokens, r.projector,
                r.backend);
@@ -20,10 +20,10 @@ void print_pictures_markdown(const std::vector<measure::PictureRow>& rows) {
                1e3 * r.program_seconds, r.flops_per_second() / 1e12, 100 * r.flops_per_second() / r.peak.value,
                r.peak.value / 1e12, r.peak.name);
     if (is_sound)
-      fmt::print("encoding      {:.4g} ms, from samples to rows; {:.4g} of real time\n", 1e3 * r.encoding_seconds,
+      fmt::print("encoding      {:.4g} ms, from samples to embeddings; {:.4g} of real time\n", 1e3 * r.encoding_seconds,
                  r.real_time_factor());
     else
-      fmt::print("encoding      {:.4g} ms, from pixels to rows\n", 1e3 * r.encoding_seconds);
+      fmt::print("encoding      {:.4g} ms, from pixels to embeddings\n", 1e3 * r.encoding_seconds);
     fmt::print("first token   {:.4g} ms; {}\n", 1e3 * r.first_token_seconds, r.device);
     for (const measure::StepProfile& profile : r.profiles) fmt::print("\nencoder: {}", profile_table(profile));
   }

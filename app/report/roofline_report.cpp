@@ -37,7 +37,7 @@ const char* unit_key(Unit unit) {
 void print_summary(const measure::RooflineReport& report) {
   const auto promised = measure::datasheet_value(report.datasheet, "dram_read");
   const auto row = [](const std::string& name, const std::string& text) { print_row(name, 19, text); };
-  fmt::print("\nIn short\n");
+  fmt::print("\nSummary\n");
   row("this machine",
       fmt::format("{} of memory reads{}", in_units(Unit::bytes_per_second, report.read()),
                   promised ? fmt::format(", {:.0f} % of the datasheet's", 100 * report.read() / *promised) : ""));
@@ -48,8 +48,8 @@ void print_summary(const measure::RooflineReport& report) {
     const double roof = of.memory_seconds + of.compute_seconds;
     const auto share = [&](double seconds) { return fmt::format("{:.0f} %", 100 * seconds / p.seconds); };
     if (report.above_roof(p)) {
-      row(p.name, fmt::format("{:.0f} tokens/s; disturbed: faster than the roofs allow that were measured ({:.0f} %). "
-                              "Measure again when nothing else runs",
+      row(p.name, fmt::format("{:.0f} tokens/s; disturbed: faster than the measured roofs allow ({:.0f} %). Measure "
+                              "again when nothing else is running",
                               tokens / p.seconds, 100 * report.floor_seconds(p) / p.seconds));
       continue;
     }
@@ -92,21 +92,20 @@ void print_roofline_text(const measure::RooflineReport& report) {
       {{"ceiling"}, {"measured", true}, {"datasheet", true, false, 2}, {"%", true, false, 1}, {"how", false, true, 3}},
       rows);
   if (report.kept && report.kept->times > 1)
-    fmt::print("\nMemory reads here: {} at best, {} at least in {} measurements; the best is the roof.\n",
+    fmt::print("\nMemory reads here: {} at best, {} at worst in {} measurements; the best is used as the roof.\n",
                in_units(Unit::bytes_per_second, report.kept->best),
                in_units(Unit::bytes_per_second, report.kept->least), report.kept->times);
   if (report.disturbed())
-    fmt::print("Disturbed: now they give {:.0f} % of it. Something else uses the machine; measure again when nothing "
-               "else runs.\n",
+    fmt::print("Disturbed: currently only {:.0f} % of it. Something else is using the machine; measure again when "
+               "nothing else is running.\n",
                100 * report.read_now() / report.read());
   fmt::print("\nThe ridge point: {:.0f} operations per byte.\n", report.peak() / report.read());
   if (report.points.empty()) return;
 
-  print_row(
-      "", 0,
-      fmt::format("\n{}: each kernel as often as caches need, µs per kernel; % roof: of the least time that memory, "
-                  "arithmetic or latency allow",
-                  report.model));
+  print_row("", 0,
+            fmt::format("\n{}: each kernel repeated as often as caches require, µs per kernel; % roof: share of the "
+                        "minimum time that memory, arithmetic or latency allow",
+                        report.model));
   rows.clear();
   for (const measure::RooflinePoint& p : report.points) {
     const double each = p.group == "model" ? 1 : static_cast<double>(p.steps);

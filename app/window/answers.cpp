@@ -26,8 +26,8 @@ core::AnswerFacts facts_of(const engine::Session& session, const std::string& mo
 std::string ending(const engine::Answer& answer, int64_t max_tokens) {
   switch (answer.stop) {
   case engine::StopReason::interrupted: return "stopped";
-  case engine::StopReason::context_full: return "cut: the context is full";
-  case engine::StopReason::limit: return fmt::format("cut after {} tokens", max_tokens);
+  case engine::StopReason::context_full: return "cut off: the context is full";
+  case engine::StopReason::limit: return fmt::format("cut off after {} tokens", max_tokens);
   default: return answer.schema_misses.empty() ? "" : answer.schema_misses.front();
   }
 }
@@ -190,7 +190,7 @@ void WindowEngine::answer(const Messages& before) {
   const Loaded& m = *loaded_;
   if (!deletion_reported_ && m.model.file.deleted()) {
     deletion_reported_ = true;
-    fail(fmt::format("{} was deleted or replaced; what is open stays usable until another model is", path_));
+    fail(fmt::format("{} was deleted or replaced; the open model stays usable until you open another", path_));
   }
   save_conversation();
   const double step_seconds =

@@ -171,7 +171,7 @@ StoredConversation* WindowEngine::conversation_for_change(const std::string& id)
   if (kept != id) {
     give_messages(*store_.find(kept));
     change([&](core::Snapshot& s) { s.conversation = kept; });
-    fail("another window has changed this conversation; what stands here goes on as a copy");
+    fail("another window has changed this conversation; this version continues as a copy");
   }
   return store_.find(kept);
 }

@@ -78,7 +78,7 @@ void WindowEngine::measure_roofs() {
   if (roofs_) return;
   change([](core::Snapshot& s) {
     s.state = EngineState::measuring;
-    s.activity = "measuring what this machine can do";
+    s.activity = "measuring this machine's limits";
   });
   auto report = std::make_shared<measure::RooflineReport>(
       measure::measure_machine(loaded_->device, loaded_->model.executor->config().threads));

@@ -29,7 +29,7 @@ std::string value_text(const gguf::Value& value) {
     else if (const auto numbers = value.as_floats())
       for (size_t i = 0; i < kArrayElements; ++i) text += fmt::format("{:g}, ", (*numbers)[i]);
     return value.size() <= kArrayElements ? fmt::format("[{}]", text)
-                                          : fmt::format("{} of them: {}…", value.size(), text);
+                                          : fmt::format("{} values: {}…", value.size(), text);
   }
   if (value.type() == gguf::ValueType::boolean) return *value.as_bool() ? "true" : "false";
   if (const auto integer = value.as_int()) return fmt::format("{}", *integer);

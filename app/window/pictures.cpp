@@ -24,9 +24,9 @@ constexpr int64_t kSmallWidth = 480, kSmallHeight = 320, kLargeSide = 2048;
 
 core::MessagePicture read_file(const std::string& path) {
   if (path.starts_with("http://") || path.starts_with("https://"))
-    throw_error("{}: is an address: save the picture, and drop its file", core::printable(path));
+    throw_error("{}: this is an address: save the image and drop its file", core::printable(path));
   std::error_code failed;
-  if (!std::filesystem::is_regular_file(path, failed)) throw_error("{}: is no file", core::printable(path));
+  if (!std::filesystem::is_regular_file(path, failed)) throw_error("{}: not a file", core::printable(path));
   auto file = std::make_shared<const std::string>(media::read_medium_file(path));
   return {core::Sha256().add(*file).hex(), core::printable(std::filesystem::path(path).filename().string()), file};
 }
@@ -38,8 +38,7 @@ core::MessagePicture picture_of(const core::intent::AddPicture& wanted) {
 
 std::span<const std::byte> bytes_of(const core::MessagePicture& picture) {
   if (!picture.file)
-    throw_error("{}: the picture's file is not there any more, or was changed: edit the message to send it without",
-                picture.name);
+    throw_error("{}: the file no longer exists or has changed: edit the message to send it without", picture.name);
   return std::as_bytes(std::span(*picture.file));
 }
 
@@ -107,11 +106,11 @@ core::MessagePictures all_pictures(const core::Snapshot& s) {
 
 void check_room(const core::Snapshot& s, const core::MessagePicture& picture) {
   if (s.pictures.size() >= kMaxPicturesOfMessage)
-    throw_error("{}: a message has at most {} pictures", picture.name, kMaxPicturesOfMessage);
+    throw_error("{}: a message can have at most {} images", picture.name, kMaxPicturesOfMessage);
   size_t bytes = picture.file->size();
   for (const auto& other : all_pictures(s)) bytes += other->file && other->key != picture.key ? other->file->size() : 0;
   if (bytes > kMaxPictureBytes)
-    throw_error("{}: the pictures of a conversation have at most {} MiB together: begin a new one", picture.name,
+    throw_error("{}: the images of a conversation can have at most {} MiB in total: start a new one", picture.name,
                 kMaxPictureBytes >> 20);
 }
 
@@ -265,14 +264,12 @@ std::shared_ptr<const engine::ShelvedPicture> WindowEngine::encode(const Shelf& 
 }
 
 void WindowEngine::open_encoder() {
-  if (!loaded_) throw_error("a picture or a sound needs a model that takes it: open one first");
+  if (!loaded_) throw_error("images and audio need a model that takes them: open one first");
   if (loaded_->model.pictures) return;
-  if (path_.empty())
-    throw_error("the built-in guide takes no pictures or sounds: open a model that has an mmproj file");
+  if (path_.empty()) throw_error("the built-in guide takes no images or audio: open a model that has an mmproj file");
   if (encoder_.empty())
     throw_error(
-        "{} takes no pictures or sounds: no mmproj*.gguf lies beside it; if it has an encoder, drop its file on "
-        "the window",
+        "{} takes no images or audio: no mmproj*.gguf next to it; if it has an encoder, drop its file on the window",
         core::printable(path_));
   open_model(path_, gguf::File::open(path_), encoder_, true);
 }

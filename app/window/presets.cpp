@@ -25,7 +25,7 @@ core::Preset preset_of(const Json& json, const std::string& place) try {
   preset.name = json["name"].get<std::string>();
   if (json.contains("system") && json["system"].is_string()) preset.system = json["system"].get<std::string>();
   if (!json.contains("sampling")) return preset;
-  if (!json["sampling"].is_object()) throw_error("\"sampling\" is no object");
+  if (!json["sampling"].is_object()) throw_error("\"sampling\" is not an object");
   core::SamplingOptions sampling;
   for (const auto& [name, value] : json["sampling"].items())
     for (const engine::SamplingSetting& setting : engine::sampling_settings())

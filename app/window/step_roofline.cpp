@@ -74,7 +74,7 @@ core::Roofs describe_roofs(const measure::RooflineReport& report) {
 StepRoofline predicted_step(const engine::LoadedModel& model, const measure::RooflineReport& roofs, int64_t past,
                             int64_t streams, const std::string& format) {
   const quant::FormatInfo* packed = format.empty() ? nullptr : quant::find_format(std::string_view(format));
-  if (!format.empty() && !packed) throw_error("there is no format '{}'", format);
+  if (!format.empty() && !packed) throw_error("unknown format '{}'", format);
   const core::Program program = packed ? repacked(model.program, *packed) : model.program;
   const core::ExecutorConfig& config = model.executor->config();
   const core::Step tokens{

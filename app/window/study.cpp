@@ -24,7 +24,8 @@ constexpr int64_t kSliceRows = 48, kSliceCols = 128;
 const gguf::Tensor& find(const gguf::File& file, const std::string& name) {
   const gguf::Tensor* tensor = file.find_tensor(name);
   if (!tensor) throw_error("{}: has no tensor '{}'", file.path(), name);
-  if (!tensor->type.format()) throw_error("tensor {} has type {}, which holds no weights", name, tensor->type.name());
+  if (!tensor->type.format())
+    throw_error("tensor {} has type {}, which is not a weight type", name, tensor->type.name());
   return *tensor;
 }
 
@@ -51,7 +52,7 @@ void describe(const std::vector<float>& weights, core::TensorStudy& study) {
   study.low = INFINITY;
   study.high = -INFINITY;
   for (const float w : weights) {
-    if (!std::isfinite(w)) throw_error("tensor {} holds weights that are not finite", study.tensor);
+    if (!std::isfinite(w)) throw_error("tensor {} has non-finite weights", study.tensor);
     study.low = std::min<double>(study.low, w);
     study.high = std::max<double>(study.high, w);
     sum += w;
@@ -169,7 +170,7 @@ void study_tensor(const gguf::File& file, const std::string& name,
     tested.microscope = quant::find_bit_layout(format->type) != nullptr;
     tested.writable = format->stored();
     tested.packable = true;
-    if (!tested.writable) tested.meaning = "as bitsandbytes packs it";
+    if (!tested.writable) tested.meaning = "packed as in bitsandbytes";
     compare(weights, decoded, study, tested);
     study.formats.push_back(std::move(tested));
     if (!publish(study)) return;
@@ -192,7 +193,8 @@ core::BlockStudy study_block(const gguf::File& file, const core::intent::StudyBl
   if (!layout)
     throw_error("{}: blocks of this format cannot be shown bit by bit", format ? format->name : wanted.format);
   const int64_t cols = tensor.dims[0], size = format->block_weights;
-  if (cols % size != 0) throw_error("{}: rows of {} weights are no whole blocks of {}", wanted.tensor, cols, size);
+  if (cols % size != 0)
+    throw_error("{}: rows of {} weights cannot be divided into blocks of {}", wanted.tensor, cols, size);
 
   core::BlockStudy study;
   study.tensor = wanted.tensor;
@@ -233,7 +235,8 @@ core::SliceStudy study_slice(const gguf::File& file, const core::intent::StudySl
   if (!format) throw_error("unknown format '{}'", wanted.format);
   const int64_t cols = tensor.dims[0], rows = tensor.weights() / cols, size = format->block_weights;
   const bool stored = format->type == tensor.type.format()->type;
-  if (cols % size != 0) throw_error("{}: rows of {} weights are no whole blocks of {}", wanted.tensor, cols, size);
+  if (cols % size != 0)
+    throw_error("{}: rows of {} weights cannot be divided into blocks of {}", wanted.tensor, cols, size);
   if (!stored && !quant::can_encode(format->type)) throw_error("{} can be read but not written", format->name);
   core::SliceStudy study;
   study.tensor = wanted.tensor;

@@ -93,7 +93,7 @@ void WindowServer::run(const std::stop_token& stop, const Served& served) {
     serve(stop, served);
     end("");
   } catch (const std::bad_alloc&) {
-    end("there is not enough memory");
+    end("not enough memory");
   } catch (const std::exception& error) {
     end(error.what());
   }

@@ -68,7 +68,7 @@ bool Chat::take_typed_pictures(const std::string& line) {
     model_.take_pictures();
   } catch (const Error& error) {
     if (alone) throw;
-    note(fmt::format("[{} stays text: {}]", core::printable(found[0].path, 300), error.what()));
+    note(fmt::format("[{} is sent as text: {}]", core::printable(found[0].path, 300), error.what()));
     send_message(line);
     return true;
   }
@@ -78,7 +78,7 @@ bool Chat::take_typed_pictures(const std::string& line) {
     return true;
   }
   for (const std::string& mark : marks) pictures_ += mark;
-  note("[goes with your next message]");
+  note("[will be sent with your next message]");
   return true;
 }
 
@@ -146,10 +146,10 @@ void Chat::process_pending_calls() {
     const Toolbox::Tool* tool = toolbox_.find(call.name);
     if (!tool)
       return note(
-          fmt::format("[the result of {}({})? A line of text, which may be empty; /undo takes the question back]",
+          fmt::format("[enter the result of {}({}) on one line, empty if there is none; /undo takes the question back]",
                       call.name, core::printable(call.arguments, 600)));
     if (!allowed_.contains(call.name))
-      return note(fmt::format("[{}: may it? y: yes, n: no, a: always in this chat]", call_line(*tool, call.arguments)));
+      return note(fmt::format("[allow {}? y: yes, n: no, a: always in this chat]", call_line(*tool, call.arguments)));
     call_tool();
   }
 }
@@ -164,20 +164,20 @@ bool Chat::make_room(const std::string& text) {
     needed = conversation().tokens_with(text);
   }
   if (forgotten > 0)
-    note(fmt::format("[context shift: the {} oldest exchange{} forgotten]", forgotten,
-                     forgotten == 1 ? " is" : "s are"));
+    note(fmt::format("[context shift: the {} oldest exchange{} dropped]", forgotten,
+                     forgotten == 1 ? " was" : "s were"));
   if (needed >= context && !options_.context_shift) refused_ = text;
   if (needed >= context)
-    throw_error("the conversation would have {} tokens, the context holds {}: {}shorten the message, /undo, /clear, "
-                "/compact, or /set ctx-size to more",
+    throw_error("the conversation would need {} tokens, the context holds {}: {}shorten the message, use /undo, /clear "
+                "or /compact, or raise /set ctx-size",
                 needed, context,
-                options_.context_shift ? "" : "/shift forgets the oldest exchanges and sends the message again; or ");
+                options_.context_shift ? "" : "/shift drops the oldest exchanges and sends the message again; or ");
   refused_.clear();
   if (!options_.context_shift && !warned_full_ &&
       static_cast<double>(needed) > kNearlyFull * static_cast<double>(context)) {
     warned_full_ = true;
-    note(fmt::format("[context nearly full: {} of {} tokens; when it is full, answers stop. /compact replaces the "
-                     "conversation by a summary, /clear makes room, /shift lets the oldest exchanges be forgotten]",
+    note(fmt::format("[context nearly full: {} of {} tokens; answers stop when it is full. /compact replaces the "
+                     "conversation with a summary, /clear empties it, /shift drops the oldest exchanges]",
                      needed, context));
   }
   return true;
@@ -211,8 +211,8 @@ void Chat::show_status(const engine::Answer& answer) const {
   for (const std::string& miss : answer.schema_misses) note(fmt::format("[{}]", miss));
   if (answer.stop == engine::StopReason::interrupted) note("[stopped]");
   if (answer.stop == engine::StopReason::context_full)
-    note("[the context is full: the answer is cut; /compact replaces the conversation by a summary, /shift lets the "
-         "oldest exchanges be forgotten, /clear all]");
+    note("[the context is full: the answer was cut off; /compact replaces the conversation with a summary, /shift "
+         "drops the oldest exchanges, /clear drops all]");
   if (!stderr_is_terminal()) return;
   const engine::Usage &prompt = session().prompt_usage(), &generation = session().generation_usage();
   if (answer.steps > 0)

@@ -72,57 +72,58 @@ struct Chat::Command {
 
 const std::vector<Chat::Command>& Chat::commands() {
   static const std::vector<Command> list = {
-      {"/help", "", "this list", &Chat::help, {"/?", "/h"}, &Command::command},
-      {"/clear", "", "forget the conversation, keep the system prompt", &Chat::clear, {"/new", "/reset"}},
-      {"/regen", "", "answer the last message again", &Chat::regenerate, {"/retry"}},
-      {"/undo", "", "take back the last message and its answer", &Chat::undo},
+      {"/help", "", "show this list", &Chat::help, {"/?", "/h"}, &Command::command},
+      {"/clear", "", "clear the conversation, keep the system prompt", &Chat::clear, {"/new", "/reset"}},
+      {"/regen", "", "regenerate the last answer", &Chat::regenerate, {"/retry"}},
+      {"/undo", "", "remove the last message and its answer", &Chat::undo},
       {"/system", "TEXT", "set the system prompt; without TEXT: show it; `/system none` removes it", &Chat::system},
       {"/read", "FILE", "send a file's text as your message", &Chat::read, {}, &Command::path},
       {"/image",
        "FILE",
-       "show the model a picture, with your next message; or drop its file into the line",
+       "send an image with your next message; you can also drop its file on the input line",
        &Chat::image,
        {},
        &Command::path},
       {"/audio",
        "FILE",
-       "play the model a sound, with your next message; or drop its file into the line",
+       "send an audio file with your next message; you can also drop it on the input line",
        &Chat::audio,
        {},
        &Command::path},
       {"/model",
        "NAME",
-       "go on with another model; alone: show this one and those at hand",
+       "continue with another model; without NAME: show the current one and those on this machine",
        &Chat::use_model,
        {},
        &Command::model},
       {"/lora",
        "N SCALE",
-       "how much of LoRA adapter N counts; off: of all nothing; FILE: load one more; alone: show them",
+       "set the scale of LoRA adapter N; off: all to 0; FILE: load another adapter; without arguments: list them",
        &Chat::lora,
        {},
        &Command::path},
       {"/copy",
        "[code]",
-       "the last answer, or its last block of code, to the clipboard",
+       "copy the last answer, or its last code block, to the clipboard",
        &Chat::copy,
        {},
        &Command::code},
       {"/export", "FILE", "write the conversation as Markdown", &Chat::export_to, {}, &Command::path},
-      {"/save", "FILE", "save the conversation (JSON messages as in the OpenAI API)", &Chat::save, {}, &Command::path},
+      {"/save", "FILE", "save the conversation as JSON messages in OpenAI's format", &Chat::save, {}, &Command::path},
       {"/load", "FILE", "continue a saved conversation", &Chat::load, {}, &Command::path},
       {"/set",
        "NAME VALUE",
-       "change an option, e.g. /set temp 0.7; alone: show them",
+       "change an option, e.g. /set temp 0.7; without arguments: list them",
        &Chat::set,
        {},
        &Command::setting},
-      {"/tools", "", "what the model may call, and what it may call without a question", &Chat::show_tools},
-      {"/shift", "", "when the context fills, forget the oldest exchanges; sends what had no room", &Chat::shift},
-      {"/compact", "[WISH]", "a summary by the model takes the place of the conversation; WISH: what it is to keep",
+      {"/tools", "", "list the tools that the model may call, and which of them without asking", &Chat::show_tools},
+      {"/shift", "", "drop the oldest exchanges whenever the context is full; resends a message that did not fit",
+       &Chat::shift},
+      {"/compact", "[WISH]", "replace the conversation with a summary by the model; WISH: what to keep",
        &Chat::compact},
-      {"/stats", "", "tokens, speed and context so far", &Chat::stats},
-      {"/exit", "", "leave (also Ctrl-D)", &Chat::exit, {"/bye", "/quit", "/q"}},
+      {"/stats", "", "show tokens, speed and context use so far", &Chat::stats},
+      {"/exit", "", "quit (also Ctrl-D)", &Chat::exit, {"/bye", "/quit", "/q"}},
   };
   return list;
 }
@@ -170,7 +171,7 @@ void Chat::help(const std::string&) {
   for (const Command& command : commands())
     print_row(fmt::format("{} {}", command.name, command.argument), kCommandWidth, command.help);
   print_row("", 0,
-            "A line that ends with \\ (or Alt-Enter) continues on the next. Tab completes. Ctrl-C stops an answer.");
+            "End a line with \\ (or press Alt-Enter) to continue on the next. Tab completes. Ctrl-C stops an answer.");
 }
 
 void Chat::clear(const std::string&) {
@@ -190,7 +191,7 @@ void Chat::regenerate(const std::string&) {
   if (request_.sampling.params.seed < 0) // a fixed seed would repeat the answer
     model_.renew_answerer();
   else if (request_.sampling.params.temp > 0)
-    note("[the seed is fixed, and the answer with it; /set seed -1 lets it vary]");
+    note("[the seed is fixed, so the answer will be the same; /set seed -1 varies it]");
   answer(before);
   process_pending_calls();
 }
@@ -198,11 +199,11 @@ void Chat::regenerate(const std::string&) {
 void Chat::undo(const std::string&) {
   if (!before_compaction_.is_null() && conversation().messages() == after_compaction_) {
     conversation().set_messages(std::exchange(before_compaction_, nullptr), "conversation");
-    return note(fmt::format("[taken back: the {} messages are there again]", conversation().messages().size()));
+    return note(fmt::format("[undone: the {} messages are back]", conversation().messages().size()));
   }
-  if (!conversation().undo()) throw_error("/undo: there is nothing to take back");
+  if (!conversation().undo()) throw_error("/undo: nothing to undo");
   calls_.clear();
-  note("[taken back]");
+  note("[undone]");
 }
 
 void Chat::system(const std::string& text) {
@@ -218,9 +219,9 @@ void Chat::system(const std::string& text) {
 }
 
 void Chat::read(const std::string& path) {
-  if (path.empty()) throw_error("/read: name a file");
+  if (path.empty()) throw_error("/read: give a file");
   std::string text = core::read_text_file(path);
-  if (trim(text).empty()) throw_error("{}: holds no text", path);
+  if (trim(text).empty()) throw_error("{}: contains no text", path);
   note(fmt::format("[{}: {} bytes]", path, text.size()));
   send_message(std::move(text));
 }
@@ -229,13 +230,13 @@ void Chat::image(const std::string& path) { attach("/image", path); }
 void Chat::audio(const std::string& path) { attach("/audio", path); }
 
 void Chat::attach(const char* command, const std::string& path) {
-  if (path.empty()) throw_error("{}: name a file", command);
+  if (path.empty()) throw_error("{}: give a file", command);
   model_.take_pictures();
   pictures_ += add_picture_file(given_path(path));
 }
 
 void Chat::save(const std::string& path) {
-  if (path.empty()) throw_error("/save: name a file");
+  if (path.empty()) throw_error("/save: give a file");
   core::check_output(path, {model_.loaded().file.path()});
   const Json messages = engine::without_marks(conversation().messages(), [&](std::string_view mark) {
     const auto file = picture_files_.find(mark);
@@ -251,12 +252,12 @@ void Chat::save(const std::string& path) {
 }
 
 void Chat::load(const std::string& path) {
-  if (path.empty()) throw_error("/load: name a file");
+  if (path.empty()) throw_error("/load: give a file");
   Json json = core::parse_json(core::read_text_file(path), path, {.exact_numbers = true});
   Json& messages = json.is_object() && json.contains("messages") ? json["messages"] : json;
   messages = engine::with_marks(std::move(messages), path, [&](const engine::GivenPicture& picture) {
     std::optional<std::string> file = core::from_base64(picture.base64);
-    if (picture.is_address) throw_error("{}: an address: a chat fetches no pictures", picture.place);
+    if (picture.is_address) throw_error("{}: this is an address; chat does not download images", picture.place);
     if (!file) throw_error("{}: expected base64", picture.place);
     model_.take_pictures();
     const std::string mark = add_picture(model_.loaded(), conversation(), *file, picture.place);
@@ -271,12 +272,12 @@ void Chat::load(const std::string& path) {
 
 void Chat::shift(const std::string&) {
   options_.context_shift = true;
-  note("[when the context fills, the oldest exchanges are forgotten; /set context-shift off keeps them]");
+  note("[the oldest exchanges will be dropped when the context is full; /set context-shift off keeps them]");
   if (!refused_.empty()) send_message(std::exchange(refused_, {}));
 }
 
 void Chat::compact(const std::string& instructions) {
-  if (!calls_.empty()) throw_error("/compact: a call waits for its result");
+  if (!calls_.empty()) throw_error("/compact: a tool call is waiting for its result");
   const Json before = conversation().messages();
   TextPrinter printer(options_.markdown);
   engine::Conversation::Compaction made;
@@ -298,23 +299,22 @@ void Chat::compact(const std::string& instructions) {
   after_compaction_ = conversation().messages();
   warned_full_ = false;
   const int64_t left_out = made.left_out;
-  note(fmt::format("[compacted: the model knows this summary in place of {} messages{}; /undo brings them back]",
-                   before.size(),
+  note(fmt::format("[compacted: this summary replaces {} messages for the model{}; /undo restores them]", before.size(),
                    left_out == 0 ? ""
-                                 : fmt::format(", without the {} oldest exchange{}, which had no room", left_out,
+                                 : fmt::format(", without the {} oldest exchange{}, which did not fit", left_out,
                                                left_out == 1 ? "" : "s")));
-  if (made.answer.stop == engine::StopReason::limit) note("[the summary is cut: it has a quarter of the context]");
+  if (made.answer.stop == engine::StopReason::limit)
+    note("[the summary was cut off: it may use a quarter of the context]");
   if (!refused_.empty()) send_message(std::exchange(refused_, {}));
 }
 
 void Chat::show_tools(const std::string&) {
-  if (toolbox_.tools().empty()) note("[no tools: start with --mcp FILE or --mcp-server NAME=COMMAND]");
+  if (toolbox_.tools().empty()) note("[no tools: start ridge with --mcp FILE or --mcp-server NAME=COMMAND]");
   for (const Toolbox::Tool& tool : toolbox_.tools()) {
     if (!tool.offered) continue;
     const std::string summary = core::printable(tool.description.substr(0, tool.description.find('\n')), 200);
-    print_row(
-        core::printable(tool.name), kCommandWidth,
-        fmt::format("{}: {}{}", tool.server, summary, allowed_.contains(tool.name) ? " (without a question)" : ""));
+    print_row(core::printable(tool.name), kCommandWidth,
+              fmt::format("{}: {}{}", tool.server, summary, allowed_.contains(tool.name) ? " (without asking)" : ""));
   }
 }
 
@@ -337,19 +337,19 @@ void Chat::use_model(const std::string& name) {
 
 void Chat::copy(const std::string& what) {
   if (!what.empty() && what != "code")
-    throw_error("/copy: '{}'? Alone: the last answer; /copy code: its last code", what);
+    throw_error("/copy: unknown argument '{}'; /copy copies the last answer, /copy code its last code block", what);
   const Json& messages = conversation().messages();
   if (messages.empty() || messages.back()["role"] != "assistant") throw_error("/copy: there is no answer yet");
   std::string text = messages.back()["content"].is_string() ? messages.back()["content"].get<std::string>() : "";
   if (what == "code") text = last_code(text);
-  if (text.empty()) throw_error("/copy: the answer {}", what == "code" ? "has no block of code" : "is empty");
-  if (!stdout_is_terminal()) throw_error("/copy: the clipboard is a terminal's, and stdout is none");
+  if (text.empty()) throw_error("/copy: the answer {}", what == "code" ? "has no code block" : "is empty");
+  if (!stdout_is_terminal()) throw_error("/copy: needs a terminal's clipboard, but stdout is not a terminal");
   write_stdout(clipboard_order(text));
-  note(fmt::format("[{} bytes to the clipboard, where the terminal allows it (OSC 52)]", text.size()));
+  note(fmt::format("[{} bytes copied to the clipboard, if the terminal allows it (OSC 52)]", text.size()));
 }
 
 void Chat::export_to(const std::string& path) {
-  if (path.empty()) throw_error("/export: name a file");
+  if (path.empty()) throw_error("/export: give a file");
   core::check_output(path, {model_.loaded().file.path()});
   const std::string text = conversation_as_markdown(conversation().messages(), model_title(model_.loaded().file));
   core::AtomicFile file(path, text.size(), core::kPrivateFile);
@@ -366,14 +366,14 @@ void Chat::stats(const std::string&) {
                              total_generation_.seconds, total_generation_.tokens_per_second(),
                              total_generation_.bytes_per_second() / 1e9));
   if (const engine::GuessCounts& guesses = total_guesses_; guesses.steps > 0)
-    row("guesses",
-        fmt::format("{} of {} tokens right, {:.2f} tokens a step in {} steps with guesses", guesses.all_right(),
+    row("drafts",
+        fmt::format("{} of {} tokens accepted, {:.2f} tokens per step in {} steps with drafts", guesses.all_right(),
                     guesses.all_made(),
                     1 + static_cast<double>(guesses.all_right()) / static_cast<double>(guesses.steps), guesses.steps));
   if (const core::ExpertUse use = model_.loaded().executor->expert_use(); use.hits + use.misses > 0)
     row("experts",
-        fmt::format("{} of {} in the host's memory, {} on the GPU, where {:.1f} % were found{}", use.on_host,
-                    use.experts, use.copies, 100 * use.hit_rate(),
+        fmt::format("{} of {} in host memory, {} on the GPU with a hit rate of {:.1f} %{}", use.on_host, use.experts,
+                    use.copies, 100 * use.hit_rate(),
                     use.on_host < use.experts ? fmt::format("; {} were read from the file", use.file_reads) : ""));
   row("context", fmt::format("{} of {} tokens, {} messages", context_used(), session().context(),
                              conversation().messages().size()));
@@ -381,8 +381,9 @@ void Chat::stats(const std::string&) {
   core::SamplingOptions recommended;
   if (const auto changed = engine::take_model_defaults(recommended, model_.loaded().file, [](const std::string&) {});
       !changed.empty())
-    row("sampling", fmt::format("the model file recommends {}; /set shows what is used", fmt::join(changed, ", ")));
-  row("engine", fmt::format("{}, {} beside the model", model_.loaded().executor->description(),
+    row("sampling",
+        fmt::format("the model file recommends {}; /set shows the current values", fmt::join(changed, ", ")));
+  row("engine", fmt::format("{}, {} in addition to the model", model_.loaded().executor->description(),
                             core::human_bytes(model_.loaded().executor->memory_bytes())));
 }
 

@@ -106,10 +106,10 @@ void ChatModel::take_pictures() {
   core::ModelOptions options = options_;
   options.mmproj = encoder_to_use(options_.mmproj, options_.model);
   if (options.mmproj.empty())
-    throw Error(options_.mmproj == kNoEncoder
-                    ? "this chat takes no pictures and sounds: it was started with --mmproj none"
-                    : "this chat takes no pictures and sounds: no mmproj*.gguf of the model lies beside it; start with "
-                      "--mmproj FILE");
+    throw Error(
+        options_.mmproj == kNoEncoder
+            ? "this chat takes no images or audio: it was started with --mmproj none"
+            : "this chat takes no images or audio: no mmproj*.gguf for the model next to it; start with --mmproj FILE");
   note(fmt::format("the encoder is {}", core::printable(options.mmproj, 300)));
   open_instead(options, without_pictures(options_), [](const std::string&) {}); // notices were shown before
 }

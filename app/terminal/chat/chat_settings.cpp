@@ -22,7 +22,7 @@ constexpr int kSettingWidth = 19;
 const std::vector<std::string> kSwitch = {"on", "off"};
 
 bool is_on(const std::string& text) {
-  if (text != "on" && text != "off") throw_error("'{}' is neither on nor off", core::printable(text));
+  if (text != "on" && text != "off") throw_error("expected on or off, found '{}'", core::printable(text));
   return text == "on";
 }
 
@@ -33,7 +33,7 @@ Number number_from(const std::string& text, Number least, Number most) {
   Number value{};
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (problem != std::errc() || end != text.data() + text.size() || value < least || value > most)
-    throw_error("'{}' is no number from {} to {}", core::printable(text), least, most);
+    throw_error("'{}' is not a number from {} to {}", core::printable(text), least, most);
   return value;
 }
 
@@ -57,7 +57,7 @@ void Chat::change_sampling(const std::function<void(core::SamplingOptions&)>& ch
 
 void Chat::change_model(const std::function<void(core::ModelOptions&)>& change) {
   if (!picture_files_.empty())
-    throw_error("the conversation has pictures, which only this model's encoder has read: /clear first");
+    throw_error("the conversation has images or audio encoded for this model; use /clear first");
   core::ModelOptions changed = model_.options();
   const std::vector<float> scales = std::exchange(request_.sampling.adapter_scales, {}); // reset to the model's own
   for (size_t i = 0; i < scales.size(); ++i) changed.adapters[i].scale = scales[i];
@@ -84,7 +84,7 @@ void Chat::lora(const std::string& what) {
   } else if (is_number) {
     if (adapters.empty()) throw_error("/lora: no adapters; /lora FILE loads one");
     const auto number = number_from<int64_t>(what.substr(0, space), 0, std::ssize(adapters) - 1);
-    if (space == std::string::npos) throw_error("/lora {}: which scale? It is {}", number, scales[number]);
+    if (space == std::string::npos) throw_error("/lora {}: the scale is missing; it is {} now", number, scales[number]);
     scales[number] = static_cast<float>(number_from<double>(trim(what.substr(space)), -1000, 1000));
   } else if (!what.empty()) {
     const std::vector<core::AdapterOption> more = engine::parse_adapters(what);
@@ -165,7 +165,7 @@ std::vector<Chat::Setting> Chat::settings() {
         name, values, [field](const Model& o) { return o.*field; },
         [field, values](Model& o, const std::string& text) {
           if (std::ranges::find(values, text) == values.end())
-            throw_error("'{}' is none of {}", core::printable(text), fmt::join(values, ", "));
+            throw_error("'{}' is not one of {}", core::printable(text), fmt::join(values, ", "));
           o.*field = text;
         });
   };
@@ -189,11 +189,10 @@ void Chat::set(const std::string& assignment) {
     std::vector<std::string_view> names;
     for (const Setting& each : all) names.push_back(each.name);
     const std::string meant = core::did_you_mean(name, names);
-    throw_error("/set: unknown option '{}'{}", core::printable(name),
-                meant.empty() ? "; /set alone lists them" : meant);
+    throw_error("/set: unknown option '{}'{}", core::printable(name), meant.empty() ? "; /set lists them" : meant);
   }
   if (value.empty())
-    throw_error("/set {}: which value? It is {}{}", name, setting->get(),
+    throw_error("/set {}: the value is missing; it is {} now{}", name, setting->get(),
                 setting->values.empty() ? "" : fmt::format("; {}", fmt::join(setting->values, ", ")));
   setting->set(value);
   note(fmt::format("[{} = {}]", name, core::printable(setting->get(), 300)));

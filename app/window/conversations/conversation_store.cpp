@@ -54,7 +54,7 @@ void take_order(StoredConversation& c, const std::vector<size_t>& orders, std::v
   for (size_t i = 0; i < count; ++i) {
     const size_t order = orders[i];
     if (order >= count || known[order] || parents[i] < -1 || parents[i] >= static_cast<int>(order))
-      throw_error("{}: versions of messages whose orders or parents make no sense", label);
+      throw_error("{}: the versions of messages have inconsistent orders or parents", label);
     known[order] = true;
     messages[order] = std::move(c.messages[i]);
     messages[order].erase("order");
@@ -73,12 +73,12 @@ void read_messages(StoredConversation& c, const Json& json, const std::string& l
   const auto number = [&](const Json& value) {
     constexpr int64_t kMax = 1'000'000;
     if (!value.is_number_integer() || value.get<int64_t>() < -1 || value.get<int64_t>() > kMax)
-      throw_error("{}: versions of messages whose orders or parents make no sense", label);
+      throw_error("{}: the versions of messages have inconsistent orders or parents", label);
     return value.get<int>();
   };
   if (!json["versions"].is_array() || !json.contains("orders") || !json["orders"].is_array() ||
       json["orders"].size() != c.messages.size())
-    throw_error("{}: \"orders\" and \"versions\" are no lists that go with the messages", label);
+    throw_error("{}: \"orders\" and \"versions\" must be lists that match the messages", label);
   std::vector<size_t> orders;
   std::vector<int> parents;
   for (const Json& order : json["orders"]) {
@@ -109,7 +109,7 @@ StoredConversation parse(const std::string& text, const std::string& label) {
   c.changed_ms =
       json.contains("changed_ms") && json["changed_ms"].is_number_integer() ? json["changed_ms"].get<int64_t>() : 0;
   c.named = json.contains("named") && json["named"] == true;
-  if (!json["messages"].is_array()) throw_error("{}: \"messages\" is no list", label);
+  if (!json["messages"].is_array()) throw_error("{}: \"messages\" is not a list", label);
   read_messages(c, json, label);
   return c;
 }
@@ -162,7 +162,7 @@ ConversationStore::ConversationStore(std::string folder) : folder_(std::move(fol
     try {
       list_.push_back(read(path.stem().string()));
     } catch (const Error& bad) {
-      problem_ = fmt::format("a conversation could not be read and was left as it is: {}", bad.what());
+      problem_ = fmt::format("a conversation could not be read and was left unchanged: {}", bad.what());
     }
   }
   std::ranges::stable_sort(list_, std::greater(), &StoredConversation::changed_ms);

@@ -35,7 +35,7 @@ core::MessagePicture picture_of(const Json& part, const std::string& place) {
   const std::string url = link != part.end() && link->is_object() ? text_member(*link, "url") : "";
   core::MessagePicture picture;
   picture.key = url.substr(url.rfind('/') + 1);
-  if (!is_key(picture.key)) throw_error("{}: expected a picture of this folder's conversations", place);
+  if (!is_key(picture.key)) throw_error("{}: expected an image or audio file of this folder's conversations", place);
   picture.name = core::printable(text_member(part, "name"));
   if (picture.name.empty()) picture.name = "picture";
   return picture;
@@ -57,7 +57,7 @@ std::shared_ptr<const std::string> read_picture_file(const std::string& path, co
 
 KeptContent read_kept_content(const Json& content, const std::string& place) {
   if (content.is_string()) return {content.get<std::string>(), {}};
-  if (!content.is_array()) throw_error("{}: expected a text or a list of texts and pictures", place);
+  if (!content.is_array()) throw_error("{}: expected a string or a list of texts and images", place);
   KeptContent kept;
   for (const Json& part : content) {
     const std::string type = part.is_object() ? text_member(part, "type") : "";
@@ -66,9 +66,9 @@ KeptContent read_kept_content(const Json& content, const std::string& place) {
     else if (type == "image_url")
       kept.pictures.push_back(std::make_shared<core::MessagePicture>(picture_of(part, place)));
     else
-      throw_error("{}: expected a text or a list of texts and pictures", place);
+      throw_error("{}: expected a string or a list of texts and images", place);
     if (kept.pictures.size() > kMaxPicturesOfMessage)
-      throw_error("{}: expected at most {} pictures", place, kMaxPicturesOfMessage);
+      throw_error("{}: expected at most {} images", place, kMaxPicturesOfMessage);
   }
   return kept;
 }

@@ -17,52 +17,53 @@ namespace {
 
 void check_range(std::string_view what, int64_t value, int64_t lowest) {
   constexpr int64_t kHighest = std::numeric_limits<int32_t>::max();
-  if (value < lowest || value > kHighest) throw_error("{} of {}, expected {} to {}", what, value, lowest, kHighest);
+  if (value < lowest || value > kHighest) throw_error("{} is {}, expected {} to {}", what, value, lowest, kHighest);
 }
 
 void check_heads(KvType type, int64_t dim, const char* what, const char* flag) {
   if (type == KvType::q8_0 && dim % kQ8Block != 0)
-    throw_error("a q8_0 cache of {} takes heads of a multiple of {} elements, this model's have {}; use {} f16", what,
-                kQ8Block, dim, flag);
+    throw_error(
+        "q8_0 {} in the KV cache need a head size that is a multiple of {} elements, this model has {}; use {} f16",
+        what, kQ8Block, dim, flag);
 }
 
 void check_sizes(const Program& program, const ExecutorConfig& config, const Batch& batch) {
   const auto tokens = std::ssize(batch.tokens), outputs = std::ssize(batch.outputs);
   if (tokens < 1 || tokens > config.max_batch)
-    throw_error("a batch of {} tokens, expected 1 to {}", tokens, config.max_batch);
+    throw_error("the batch has {} tokens, expected 1 to {}", tokens, config.max_batch);
   if (std::ssize(batch.positions) != tokens || (!batch.streams.empty() && std::ssize(batch.streams) != tokens))
-    throw_error("a batch of {} tokens with {} positions and {} streams", tokens, batch.positions.size(),
+    throw_error("the batch has {} tokens, but {} positions and {} streams", tokens, batch.positions.size(),
                 batch.streams.size());
   if (outputs > config.max_outputs)
-    throw_error("{} outputs of a batch are wanted, expected at most {}", outputs, config.max_outputs);
+    throw_error("the batch requests {} outputs, expected at most {}", outputs, config.max_outputs);
   int64_t elements = 0;
   if (program.input >= 0 && !batch.input_taken) {
     const ValueInfo& input = program.values[program.input];
     elements = input.width * (input.gathered ? outputs : tokens);
   }
   if (std::ssize(batch.input) != elements)
-    throw_error("a batch with {} elements of input, expected {}", batch.input.size(), elements);
+    throw_error("the batch has {} input elements, expected {}", batch.input.size(), elements);
 }
 
 void check_places(const Program& program, const ExecutorConfig& config, const Batch& batch) {
   const auto tokens = std::ssize(batch.tokens), rows = std::ssize(batch.rows);
   if (!program.has_token_coordinates && !(batch.axes.empty() && batch.block_ends.empty()))
-    throw_error("a batch with places of tokens, which this model does not know");
+    throw_error("the batch has token axes, which this model does not use");
   if (program.row_width > 0 ? rows % program.row_width != 0 : rows > 0)
-    throw_error("a batch with rows of {} elements, expected {} in each", rows, program.row_width);
+    throw_error("the batch has rows of {} elements, expected {} in each", rows, program.row_width);
   if (!batch.axes.empty() && std::ssize(batch.axes) != tokens * kPlaceAxes)
-    throw_error("a batch of {} tokens with {} places", tokens, batch.axes.size());
+    throw_error("the batch has {} tokens, but {} axes", tokens, batch.axes.size());
   if (!batch.block_ends.empty() && std::ssize(batch.block_ends) != tokens)
-    throw_error("a batch of {} tokens with {} ends of blocks", tokens, batch.block_ends.size());
+    throw_error("the batch has {} tokens, but {} block ends", tokens, batch.block_ends.size());
   for (const int32_t end : batch.block_ends)
-    if (end < 0 || end > config.context) throw_error("a block that ends at {}, outside the context", end);
+    if (end < 0 || end > config.context) throw_error("a block ends at {}, outside the context", end);
 }
 
 void check_whole_texts(const ExecutorConfig& config, const Batch& batch) {
   std::vector<int32_t> next(static_cast<size_t>(config.streams), 0);
   for (size_t i = 0; i < batch.tokens.size(); ++i)
     if (batch.positions[i] != next[batch.streams.empty() ? 0 : batch.streams[i]]++)
-      throw_error("tokens of this model see later ones: a batch holds whole texts, from position 0 on");
+      throw_error("tokens of this model see later ones: a batch must hold whole texts, starting at position 0");
 }
 
 } // namespace
@@ -103,17 +104,17 @@ void check_cache_types(const Program& program, const ExecutorConfig& config) {
 }
 
 void check_config(const Program& program, const ExecutorConfig& config) {
-  check_range("a context", config.context, 1);
-  check_range("a number of streams", config.streams, 1);
-  check_range("a largest batch", config.max_batch, 1);
-  check_range("a largest number of outputs", config.max_outputs, 0);
-  check_range("a number of threads", config.threads, 0);
-  check_range("a number of tokens to go back", config.rewind_tokens, 0);
+  check_range("the context size", config.context, 1);
+  check_range("the number of streams", config.streams, 1);
+  check_range("the maximum batch size", config.max_batch, 1);
+  check_range("the maximum number of outputs", config.max_outputs, 0);
+  check_range("the number of threads", config.threads, 0);
+  check_range("the number of tokens to rewind", config.rewind_tokens, 0);
   for (const Op& op : program.ops)
     if (op.kind == OpKind::embed && std::get<EmbedParams>(op.params).of_positions)
       if (const int64_t rows = program.weights[op.weights[0]].rows; config.context > rows)
-        throw_error("a context of {} tokens, but the model has learned {} positions; lower it with -c", config.context,
-                    rows);
+        throw_error("the context of {} tokens exceeds the {} positions that the model learned; lower it with -c",
+                    config.context, rows);
   check_cache_types(program, config);
 }
 
@@ -129,17 +130,17 @@ void check_batch(const Program& program, const ExecutorConfig& config, const Bat
       throw_error("position {} is outside the context of {} tokens; raise it with -c", position, config.context);
   for (const int32_t stream : batch.streams)
     if (stream < 0 || stream >= config.streams)
-      throw_error("stream {} of a batch, expected 0 to {}", stream, config.streams - 1);
+      throw_error("stream {} of the batch is out of range, expected 0 to {}", stream, config.streams - 1);
   if (sees_ahead(program)) check_whole_texts(config, batch);
   for (const int32_t output : batch.outputs)
     if (output < 0 || output >= std::ssize(batch.tokens))
-      throw_error("output {} of a batch of {} tokens", output, batch.tokens.size());
+      throw_error("output {} is outside the batch of {} tokens", output, batch.tokens.size());
 }
 
 void check_adapters(const Program& program, const ExecutorConfig& config, int32_t stream,
                     std::span<const AdapterUse> uses) {
   if (stream < 0 || stream >= config.streams || uses.size() != program.adapters.size())
-    throw_error("{} adapters for stream {}, expected {} for one of {} streams", uses.size(), stream,
+    throw_error("{} adapters given for stream {}, expected {} for one of {} streams", uses.size(), stream,
                 program.adapters.size(), config.streams);
 }
 

@@ -33,22 +33,21 @@ void validate(const SamplerParams& p) {
   require(in_unit_interval(p.typical_p) && p.typical_p > 0.0f, "--typical", "above 0 and at most 1 (off)", p.typical_p);
   require(in_unit_interval(p.top_p), "--top-p", "from 0 to 1 (off)", p.top_p);
   require(in_unit_interval(p.min_p), "--min-p", "from 0 (off) to 1", p.min_p);
-  require(std::isfinite(p.repeat_penalty) && p.repeat_penalty > 0.0f, "--repeat-penalty",
-          "a positive number, 1 being off", p.repeat_penalty);
-  require(std::isfinite(p.presence_penalty), "--presence-penalty", "a finite number, 0 being off", p.presence_penalty);
-  require(std::isfinite(p.frequency_penalty), "--frequency-penalty", "a finite number, 0 being off",
-          p.frequency_penalty);
+  require(std::isfinite(p.repeat_penalty) && p.repeat_penalty > 0.0f, "--repeat-penalty", "a positive number (1: off)",
+          p.repeat_penalty);
+  require(std::isfinite(p.presence_penalty), "--presence-penalty", "a finite number (0: off)", p.presence_penalty);
+  require(std::isfinite(p.frequency_penalty), "--frequency-penalty", "a finite number (0: off)", p.frequency_penalty);
   require(p.repeat_last_n >= -1, "--repeat-last-n", "-1 (all), 0 (off) or a positive number", p.repeat_last_n);
   for (const SamplerParams::Bias& one : p.bias)
     if (!std::isfinite(one.bias)) throw_error("the bias of token {} must be a finite number", one.token);
   require(std::isfinite(p.dry.multiplier) && p.dry.multiplier >= 0.0f, "--dry-multiplier",
           "0 (off) or a positive number", p.dry.multiplier);
-  require(std::isfinite(p.dry.base), "--dry-base", "a finite number, below 1 being off", p.dry.base);
+  require(std::isfinite(p.dry.base), "--dry-base", "a finite number (below 1: off)", p.dry.base);
   require(p.dry.allowed_length >= 0, "--dry-allowed-length", "0 or a positive number", p.dry.allowed_length);
   require(p.dry.last_n >= -1, "--dry-penalty-last-n", "-1 (all), 0 (off) or a positive number", p.dry.last_n);
-  require(std::isfinite(p.top_n_sigma), "--top-n-sigma", "a finite number, 0 and below being off", p.top_n_sigma);
+  require(std::isfinite(p.top_n_sigma), "--top-n-sigma", "a finite number (0 or less: off)", p.top_n_sigma);
   require(in_unit_interval(p.xtc_probability), "--xtc-probability", "from 0 (off) to 1", p.xtc_probability);
-  require(in_unit_interval(p.xtc_threshold), "--xtc-threshold", "from 0 to 1, above 0.5 being off", p.xtc_threshold);
+  require(in_unit_interval(p.xtc_threshold), "--xtc-threshold", "from 0 to 1 (above 0.5: off)", p.xtc_threshold);
   require(std::isfinite(p.dynatemp_range) && p.dynatemp_range >= 0.0f, "--dynatemp-range",
           "0 (off) or a positive number", p.dynatemp_range);
   require(std::isfinite(p.dynatemp_exponent) && p.dynatemp_exponent >= 0.0f, "--dynatemp-exp", "0 or a positive number",
@@ -59,7 +58,7 @@ void validate(const SamplerParams& p) {
   require(std::isfinite(p.mirostat_eta) && p.mirostat_eta >= 0.0f, "--mirostat-lr", "0 or a positive number",
           p.mirostat_eta);
   require(std::isfinite(p.adaptive_target) && p.adaptive_target <= 1.0f, "--adaptive-target",
-          "a number to 1, below 0 being off", p.adaptive_target);
+          "at most 1 (below 0: off)", p.adaptive_target);
   require(in_unit_interval(p.adaptive_decay) && p.adaptive_decay <= 0.99f, "--adaptive-decay", "from 0 to 0.99",
           p.adaptive_decay);
   require(p.min_keep >= 0, "--min-keep", "0 or a positive number", p.min_keep);
@@ -70,7 +69,7 @@ void validate(const SamplerParams& params, int64_t vocab) {
   validate(params);
   for (const SamplerParams::Bias& one : params.bias)
     if (one.token < 0 || one.token >= vocab)
-      throw_error("a bias is for token {}, which is outside the vocabulary (0 to {})", one.token, vocab - 1);
+      throw_error("the bias for token {} is outside the vocabulary (0 to {})", one.token, vocab - 1);
 }
 
 void throw_unusable_logits() {
@@ -202,7 +201,7 @@ int32_t Sampler::choose() {
 
 int32_t Sampler::choose_greedy() {
   const auto best = std::max_element(logits_.begin(), logits_.end());
-  if (*best == kMasked) throw_error("no token can follow: every logit is -infinity");
+  if (*best == kMasked) throw_error("no token is possible: every logit is -infinity");
   const auto token = static_cast<int32_t>(best - logits_.begin());
   candidates_.assign(1, {token, *best, 1.0f});
   return token;
@@ -234,7 +233,7 @@ void Sampler::collect(int32_t most) {
       candidates_.resize(k);
     }
   }
-  if (candidates_.empty()) throw_error("no token can follow: every logit is -infinity");
+  if (candidates_.empty()) throw_error("no token is possible: every logit is -infinity");
 }
 
 float Sampler::highest_logit() const {

@@ -233,7 +233,7 @@ namespace {
 // Gives the first stage an equal share and leaves layers for the others.
 int32_t first_stage_end(const Program& program, int stages) {
   const int32_t last = layer_count(program) + 2 - stages;
-  if (last < 1) throw Error(fmt::format("{} stages, and no more layers for them", stages), Error::kUsage);
+  if (last < 1) throw Error(fmt::format("{} stages, but not enough layers for them", stages), Error::kUsage);
   const double share = program_cost(program, {}).weight_bytes / stages;
   double bytes = 0;
   int32_t layer = 0;
@@ -244,7 +244,7 @@ int32_t first_stage_end(const Program& program, int stages) {
   }
   const int32_t cut = next_cut(program, std::clamp(layer + 1, 1, last));
   if (cut > layer_count(program))
-    throw Error("a model whose draft head takes rows of several layers cannot be cut into stages: --spec off",
+    throw Error("a model whose draft head reads several layers cannot be split into stages; use --spec off",
                 Error::kUsage);
   return cut;
 }

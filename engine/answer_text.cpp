@@ -111,7 +111,7 @@ void AnswerText::note(const Piece& piece) {
     const auto& check = rules_->tool_checks[static_cast<size_t>(tool - rules_->tools.begin())];
     const std::string complaint = check.complaint(text::parse_json(call.arguments));
     if (!complaint.empty())
-      schema_misses_.push_back(fmt::format("the call of {} misses its schema: {}", call.name, complaint));
+      schema_misses_.push_back(fmt::format("the call of {} does not match its schema: {}", call.name, complaint));
   }
 }
 
@@ -120,7 +120,7 @@ void AnswerText::check_answer() {
   const auto value = text::parse_json(checked_content_);
   if (value.is_discarded()) return;
   const std::string complaint = content_check_->complaint(value);
-  if (!complaint.empty()) schema_misses_.push_back(fmt::format("the answer misses its schema: {}", complaint));
+  if (!complaint.empty()) schema_misses_.push_back(fmt::format("the answer does not match its schema: {}", complaint));
 }
 
 } // namespace ridge::engine

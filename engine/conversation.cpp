@@ -118,7 +118,7 @@ Conversation::Compaction Conversation::compact(Answerer& answerer, std::string_v
         made.answer = answerer.answer(std::move(asked), sampling, sink, cancel);
         break;
       }
-      if (!drop_oldest()) throw_error("the last exchange alone leaves no room for a summary: /undo or /clear");
+      if (!drop_oldest()) throw_error("the last exchange alone leaves no room for a summary: use /undo or /clear");
     }
   } catch (...) {
     messages_ = before;
@@ -126,8 +126,8 @@ Conversation::Compaction Conversation::compact(Answerer& answerer, std::string_v
   }
   messages_ = before;
   const std::string summary(text::trim(made.answer.content));
-  if (made.answer.stop == StopReason::interrupted) throw_error("stopped: the conversation stays as it is");
-  if (summary.empty()) throw_error("the model wrote no summary: the conversation stays as it is");
+  if (made.answer.stop == StopReason::interrupted) throw_error("stopped: the conversation is unchanged");
+  if (summary.empty()) throw_error("the model wrote no summary: the conversation is unchanged");
   Json kept = Json::array();
   if (system == 1) kept.push_back(messages_[0]);
   messages_ = std::move(kept); // the old ones may come back: their pictures stay

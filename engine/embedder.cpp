@@ -37,7 +37,7 @@ std::vector<int32_t> Embedder::tokens_of(std::string_view text, bool truncate) c
   const int64_t count = std::ssize(tokens);
   if (count <= context()) return tokens;
   if (!truncate)
-    throw_error("a text of {} tokens, the context holds {}: raise -c, or truncate the text", count, context());
+    throw_error("the text has {} tokens, but the context holds {}: raise -c, or truncate the text", count, context());
   const int32_t end = tokens.back();
   tokens.resize(context());
   if (tokenizer.add_eos()) tokens.back() = end;
@@ -76,7 +76,7 @@ std::vector<float> Embedder::hidden_states(std::span<const int32_t> tokens, std:
 std::vector<float> Embedder::embed(std::span<const int32_t> tokens, bool normalized, std::span<const float> rows) {
   if (tokens.empty()) throw_error("a text without tokens has no embedding");
   if (std::ssize(tokens) > context())
-    throw_error("{} tokens, the context holds {}: raise -c, or truncate the text", tokens.size(), context());
+    throw_error("{} tokens, but the context holds {}: raise -c, or truncate the text", tokens.size(), context());
   const std::scoped_lock lock(mutex_);
   std::vector<float> vector = pooled(hidden_states(tokens, rows), width(), pooling_);
   model_.file.check();

@@ -39,16 +39,14 @@ LoadedModel open_model(gguf::File file, models::Ending ending, const gguf::File*
   const bool wants_diffusion = core::sees_ahead(model.program) && whole == AllowWholeTexts::no;
   const bool has_mask = model.file.get_int("tokenizer.ggml.mask_token_id", -1) >= 0; // diffusion needs it
   if (writes && (model.program.embeds || (wants_diffusion && !has_mask)))
-    throw_error("{}: a {} model embeds texts and writes none; see ridge embed", model.file.path(),
-                model.program.architecture);
+    throw_error("{}: a {} model only embeds texts; use ridge embed", model.file.path(), model.program.architecture);
   if (writes && wants_diffusion)
-    throw_error("{}: a {} model writes by diffusion: it has no probabilities of a text token by token; see ridge run",
+    throw_error("{}: a {} model is a diffusion model and has no per-token probabilities; use ridge run",
                 model.file.path(), model.program.architecture);
   if (model.program.start_token >= 0) {
     if (whole == AllowWholeTexts::no)
-      throw_error("{}: a {} model writes behind a text that its encoder reads: it has no probabilities of a text token "
-                  "by token; see ridge run",
-                  model.file.path(), model.program.architecture);
+      throw_error("{}: a {} model has an encoder and no per-token probabilities; use ridge run", model.file.path(),
+                  model.program.architecture);
     model.encoder = LoadedHead{models::build_program(model.file, models::Ending::encoded)};
   }
   model.tokenizer = find_tokenizer(model.file);
@@ -58,8 +56,8 @@ LoadedModel open_model(gguf::File file, models::Ending ending, const gguf::File*
 gguf::File open_file(const std::string& path, const LoadSteps& steps) {
   if (!path.empty()) return gguf::File::open(path);
   if (steps.note)
-    steps.note("no -m FILE: this is the built-in guide, which knows formats, speed and this tool; for a real model: -m "
-               "model.gguf");
+    steps.note("no -m FILE: using the built-in guide, which knows formats, speed and this tool; for a full model give "
+               "-m model.gguf");
   return models::open_guide();
 }
 
@@ -143,13 +141,12 @@ bool start_with_experts_on_host(LoadedModel& model, core::ExecutorConfig config,
   const core::ExpertUse use = model.executor->expert_use();
   if (!steps.note) return true;
   if (use.on_host < use.experts)
-    steps.note(fmt::format("the host's memory has room for {} of the {} experts of each layer and the GPU for {}; the "
-                           "others are read from the file when they are wanted, which is slow",
+    steps.note(fmt::format("host memory has room for {} of the {} experts per layer and the GPU for {}; the others are "
+                           "read from the file when needed, which is slow",
                            use.on_host, use.experts, use.copies));
   else if (use.copies < use.experts)
-    steps.note(fmt::format("the experts are in the host's memory, and the GPU has room for copies of {} of {} in each "
-                           "layer",
-                           use.copies, use.experts));
+    steps.note(fmt::format("the experts are in host memory, and the GPU caches up to {} of {} per layer", use.copies,
+                           use.experts));
   return true;
 }
 
@@ -215,7 +212,7 @@ std::unique_ptr<core::Executor> start_head(const core::Program& head, const core
   if (on_gpu) try {
       return on_cuda(head, config, cuda_options(placement, false), steps);
     } catch (const Error& error) {
-      if (device == "cuda") throw_error("{}; --spec off leaves the draft head out", error.what());
+      if (device == "cuda") throw_error("{}; use --spec off to run without the draft head", error.what());
       if (steps.note) steps.note(fmt::format("the draft head runs on the CPU: {}", error.what()));
     }
   return on_cpu(head, config, steps);
@@ -252,7 +249,7 @@ Placement placement_of(const core::ModelOptions& options) {
   };
   const std::vector<int> gpus = parse_gpus(options.ranks.gpus);
   if (gpus.size() > 1 && (options.gpu_layers >= 0 || options.experts_on_host))
-    throw Error(fmt::format("--gpus {}: {} takes one GPU; name one, or leave it away", options.ranks.gpus,
+    throw Error(fmt::format("--gpus {}: {} uses one GPU; name only one, or leave out --gpus", options.ranks.gpus,
                             options.experts_on_host ? "--cpu-moe" : "-ngl"),
                 Error::kUsage);
   return {options.gpu_layers,
@@ -270,8 +267,9 @@ int ranks_in_all(const Placement& placement) {
   const int named = static_cast<int>(placement.gpus.size());
   if (placement.ranks > 0 || named == 0) return placement.stages * std::max(1, placement.ranks);
   if (named % placement.stages != 0)
-    throw Error(fmt::format("--pipeline {}: {} GPUs are named, which is no multiple of that", placement.stages, named),
-                Error::kUsage);
+    throw Error(
+        fmt::format("--pipeline {}: the number of GPUs given, {}, must be a multiple of it", placement.stages, named),
+        Error::kUsage);
   return named;
 }
 
@@ -283,7 +281,7 @@ static Device start_with_encoder(LoadedModel& model, const core::ExecutorConfig&
     model.executor = core::make_encoder_executor(encoder, std::move(reads), model.program, std::move(writes));
   };
   if (placement.stages > 1 || placement.ranks > 1 || placement.gpus.size() > 1)
-    throw Error("a model with an encoder runs on one device", Error::kUsage);
+    throw Error("a model with an encoder can use only one device", Error::kUsage);
   const core::ExecutorConfig reading = core::encoder_config(config);
   if (name != "cpu" && placement.gpu_layers != 0) {
     const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info(placement.first_gpu());
@@ -356,7 +354,7 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
   if (const Room room{.cpu = available_memory()};
       static_cast<double>(cpu_need(model.program, config).total()) > room.cpu) {
     const Fit found = fit(model.program, config, room);
-    note(fmt::format("this needs {} of memory, and {} are free: it will be slow; {}",
+    note(fmt::format("this needs {} of memory, but only {} are free: it will be slow; {}",
                      core::human_bytes(static_cast<double>(found.cpu->total())), core::human_bytes(room.cpu),
                      what_would_fit(model.program, found, models::parameter_count(model.file))));
   }

@@ -55,7 +55,7 @@ int64_t prefix_bytes(const core::PrefixOptions& options) {
 
 void check_prefixes(const core::PrefixOptions& options) {
   if (prefix_bytes(options) == 0 && !options.folder.empty())
-    throw Error("--cache-dir keeps what the prefix cache holds: it needs a --prefix-cache above 0", Error::kUsage);
+    throw Error("--cache-dir stores the prefix cache and needs a --prefix-cache above 0", Error::kUsage);
   core::parse_bytes(options.folder_size, "--cache-dir-size");
 }
 
@@ -87,15 +87,15 @@ text::ChatTemplate choose_template(const core::TemplateOptions& options, const g
     try {
       return text::choose_chat_template(model);
     } catch (const Error& error) {
-      throw_error("{} (--chat-template NAME takes a built-in template instead)", error.what());
+      throw_error("{} (--chat-template NAME selects a built-in template instead)", error.what());
     }
   }();
   if (chosen.origin.empty() && chosen.chat_template.name() == text::kPlainTemplate)
-    notice("this model has no chat template: messages go in as plain text (--chat-template NAME picks one)");
+    notice("this model has no chat template: sending messages as plain text (--chat-template NAME selects one)");
   else if (chosen.origin.empty())
-    notice(fmt::format(
-        "this model has no chat template: using \"{}\", its family's usual one (--chat-template NAME picks another)",
-        chosen.chat_template.name()));
+    notice(fmt::format("this model has no chat template: using \"{}\", the usual one of its family (--chat-template "
+                       "NAME selects another)",
+                       chosen.chat_template.name()));
   return chosen.chat_template;
 }
 
@@ -110,7 +110,7 @@ std::string other_switch(const text::ChatTemplate& chat_template) {
   for (const char* json : {R"({"reasoning_effort": "low"})", R"({"thinking_budget": 0})"}) {
     const std::string_view name = std::string_view(json).substr(2, std::string_view(json).find('"', 2) - 2);
     if (chat_template.source().find(name) != std::string::npos)
-      return fmt::format("; it takes --chat-template-kwargs '{}'", json);
+      return fmt::format("; use --chat-template-kwargs '{}'", json);
   }
   return " (some models take /think and /no_think in a message)";
 }
@@ -141,7 +141,7 @@ nlohmann::ordered_json template_variables(const core::TemplateOptions& options, 
   }
   if (options.thinking.empty()) return variables;
   if (!has_thinking_switch(chat_template, chat))
-    notice(fmt::format("--thinking {}: the chat template has no such switch{}", options.thinking,
+    notice(fmt::format("--thinking {}: the chat template has no such option{}", options.thinking,
                        other_switch(chat_template)));
   set_thinking(variables, options.thinking == "on");
   return variables;
@@ -154,7 +154,7 @@ T parse_number(const std::string& text) {
   T value{};
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (problem != std::errc() || end != text.data() + text.size())
-    throw_error("'{}' is no {}", text, std::is_integral_v<T> ? "whole number" : "number");
+    throw_error("'{}' is not a {}", text, std::is_integral_v<T> ? "whole number" : "number");
   return value;
 }
 

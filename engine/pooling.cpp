@@ -26,8 +26,8 @@ std::optional<Pooling> pooling_of_file(const gguf::File& file) {
   case 2: return Pooling::cls;
   case 3: return Pooling::last;
   case 4:
-    throw_error("{}: {} is 4: a reranker, which gives scores and no embeddings; --pooling cls gives the vector "
-                "that its score is made from",
+    throw_error("{}: {} is 4: this is a reranker, with scores but no embeddings; --pooling cls returns the vector "
+                "behind its score",
                 file.path(), key);
   default: throw_error("{}: {} is {}, expected 0 to 4", file.path(), key, type);
   }

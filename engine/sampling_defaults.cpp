@@ -98,7 +98,7 @@ class Defaults {
                                 : static_cast<float>(*number);
     } else {
       if (std::trunc(*number) != *number || std::abs(*number) > std::numeric_limits<int32_t>::max())
-        return ignore(param.key, fmt::format("expected a whole number of 32 bits, found {}", *number));
+        return ignore(param.key, fmt::format("expected a 32-bit integer, found {}", *number));
       alone.*param.count = static_cast<int32_t>(*number);
       if (param.count == &SamplerParams::top_k) alone.top_k = std::max(alone.top_k, 0); // some files write -1 for all
     }
@@ -130,11 +130,10 @@ class Defaults {
         if (c != '_' && c != '-') name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
       if (name.empty()) continue;
       const auto step = std::ranges::find_if(steps(), [&](const Step& s) { return has_word(s.names, name); });
-      if (step == steps().end())
-        return ignore(kKey, fmt::format("ridge has no sampler \"{}\"", core::printable(entry, 32)));
+      if (step == steps().end()) return ignore(kKey, fmt::format("unknown sampler \"{}\"", core::printable(entry, 32)));
       if (std::ranges::find(order, step->kind) == order.end()) order.push_back(step->kind);
     }
-    if (order.empty()) return ignore(kKey, "it names no sampler");
+    if (order.empty()) return ignore(kKey, "it lists no sampler");
     for (const Step& step : steps()) {
       if (std::ranges::find(order, step.kind) != order.end()) continue;
       switch_off(step);

@@ -93,8 +93,8 @@ int64_t File::Impl::split_int(const Parsed& parsed, const Shard& shard, std::str
 void File::Impl::open_rest(Parsed named, const std::string& named_path, int64_t count) {
   const auto name = shard_name(named_path);
   if (!name || name->count != count)
-    throw_error("{}: is one of {} shards (split.count), expected a name that ends in -NNNNN-of-{:05}.gguf; give all "
-                "shards the names they came with",
+    throw_error("{}: this is one of {} shards (split.count), but its name does not end in -NNNNN-of-{:05}.gguf; "
+                "restore the original file names",
                 named_path, count, count);
   Shard named_shard = std::move(shards.back());
   shards.clear();
@@ -103,21 +103,21 @@ void File::Impl::open_rest(Parsed named, const std::string& named_path, int64_t 
     const std::string shard_path = name->path(i);
     const bool is_named = i + 1 == name->number;
     if (!is_named && !std::filesystem::exists(shard_path))
-      throw_error("{}: is missing, one of the {} shards of {}; all must lie side by side", shard_path, count,
+      throw_error("{}: missing; it is one of the {} shards of {}, which must be in the same folder", shard_path, count,
                   named_path);
     Parsed parsed = is_named ? std::move(named) : parse_shard(map_shard(shard_path));
     if (is_named) shards.push_back(std::move(named_shard));
     const int64_t stored_count = split_int(parsed, shards.back(), "split.count", 0);
     const int64_t stored_number = split_int(parsed, shards.back(), "split.no", -1);
     if (stored_count != count || stored_number != i)
-      throw_error("{}: expected split.no {} and split.count {}, found {} and {}; the shards are of different models or "
-                  "were renamed",
+      throw_error("{}: expected split.no {} and split.count {}, found {} and {}; the shards belong to different models "
+                  "or were renamed",
                   shard_path, i, count, stored_number, stored_count);
     const int64_t stored_tensors = split_int(parsed, shards.back(), "split.tensors.count", -1);
     if (i == 0) tensor_count = stored_tensors;
     if (stored_tensors != tensor_count)
       throw_error(
-          "{}: expected split.tensors.count {} as in the first shard, found {}; the shards are of different models",
+          "{}: expected split.tensors.count {} as in the first shard, found {}; the shards belong to different models",
           shard_path, tensor_count, stored_tensors);
     for (Tensor& tensor : parsed.tensors) tensor.shard = static_cast<int>(i);
     if (i == 0) {
@@ -127,8 +127,8 @@ void File::Impl::open_rest(Parsed named, const std::string& named_path, int64_t 
     }
   }
   if (tensor_count != -1 && static_cast<uint64_t>(tensor_count) != model.tensors.size())
-    throw_error("{}: split.tensors.count is {}, but the {} shards hold {} tensors", shards.front().path, tensor_count,
-                count, model.tensors.size());
+    throw_error("{}: split.tensors.count is {}, but the {} shards contain {} tensors", shards.front().path,
+                tensor_count, count, model.tensors.size());
 }
 
 void File::Impl::index_tensors() {
@@ -136,7 +136,7 @@ void File::Impl::index_tensors() {
   if (const auto repeated = tensor_names.sort()) {
     const Tensor& tensor = model.tensors[*repeated];
     const Shard& shard = shards[tensor.shard];
-    throw_error("{}: offset {}: tensor name: {} stands twice in the {}", shard.path,
+    throw_error("{}: offset {}: tensor name: {} occurs twice in the {}", shard.path,
                 shard.offset_of(tensor.name.data()), quoted_name(tensor.name), shards.size() == 1 ? "file" : "model");
   }
 }
@@ -162,7 +162,7 @@ File File::from_span(std::span<const std::byte> image, std::string label) {
   impl->path = label;
   Parsed parsed = impl->parse_shard({label, nullptr, image});
   if (const int64_t count = impl->split_int(parsed, impl->shards.back(), "split.count", 1); count > 1)
-    throw_error("{}: is one of {} shards, expected a model of one piece", label, count);
+    throw_error("{}: is one of {} shards, expected a model in a single file", label, count);
   impl->model = std::move(parsed);
   impl->index_tensors();
   return File(std::move(impl));

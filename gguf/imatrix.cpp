@@ -17,8 +17,9 @@ constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
 void check_values(const std::string& path, std::string_view entry, std::span<const float> values) {
   for (const float value : values)
     if (!(value >= 0 && std::isfinite(value)))
-      throw_error("{}: entry '{}': has the value {}, expected finite numbers from 0 up; make the file again", path,
-                  core::printable(entry), value);
+      throw_error(
+          "{}: entry '{}': the value {} is invalid, expected finite numbers of at least 0; create the file again", path,
+          core::printable(entry), value);
 }
 
 std::vector<float> floats_of(const File& file, const Tensor& tensor) {
@@ -34,7 +35,7 @@ std::vector<float> floats_of(const File& file, const Tensor& tensor) {
 Imatrix read_gguf(const std::string& path) {
   const File file = File::open(path);
   if (const std::string_view type = file.get_string("general.type", "model"); type != "imatrix")
-    throw_error("{}: general.type is '{}', expected 'imatrix': this is no importance matrix", path,
+    throw_error("{}: general.type is '{}', expected 'imatrix': this is not an importance matrix", path,
                 core::printable(type));
   Imatrix imatrix;
   imatrix.chunks = file.get_int("imatrix.chunk_count", 0);
@@ -50,8 +51,8 @@ Imatrix read_gguf(const std::string& path) {
       throw_error("{}: tensor '{}{}' is missing: the file is incomplete", path, core::printable(name), kCounts);
     const int64_t matrices = counts->weights();
     if (sums.weights() % matrices != 0)
-      throw_error("{}: entry '{}': {} sums do not divide into {} matrices", path, core::printable(name), sums.weights(),
-                  matrices);
+      throw_error("{}: entry '{}': {} sums cannot be divided among {} matrices", path, core::printable(name),
+                  sums.weights(), matrices);
     imatrix.entries[name] = {floats_of(file, sums), floats_of(file, *counts)};
   }
   return imatrix;
@@ -90,7 +91,7 @@ class DatReader {
   }
   std::span<const std::byte> take(uint64_t count, const char* field) {
     if (count > bytes_.size() - at_)
-      fail(field, fmt::format("needs {} bytes, the file has {} more", count, bytes_.size() - at_));
+      fail(field, fmt::format("needs {} bytes, but only {} are left", count, bytes_.size() - at_));
     const auto part = bytes_.subspan(at_, count);
     at_ += count;
     return part;
@@ -130,7 +131,7 @@ Imatrix Imatrix::read(const std::string& path) {
     const bool is_gguf = file.bytes().size() >= 4 && std::memcmp(file.bytes().data(), "GGUF", 4) == 0;
     imatrix = is_gguf ? read_gguf(path) : DatReader(path, file.bytes()).read();
   }
-  if (imatrix.entries.empty()) throw_error("{}: holds no importance: no tensor ends in {}", path, kSums);
+  if (imatrix.entries.empty()) throw_error("{}: contains no importance data: no tensor name ends in {}", path, kSums);
   imatrix.path = path;
   return imatrix;
 }

@@ -16,13 +16,14 @@ struct Kind {
   std::string_view magic, what;
 };
 
-constexpr std::string_view kOldGgml = "a model of the time before GGUF (GGML, GGMF, GGJT or GGLA); get it as GGUF";
+constexpr std::string_view kOldGgml =
+    "an old model format that precedes GGUF (GGML, GGMF, GGJT or GGLA); get the model as GGUF";
 constexpr std::string_view kPyTorch = "a zip archive or PyTorch checkpoint; unpack it, or convert the model to GGUF";
 constexpr std::string_view kPickle = "a Python pickle or old PyTorch checkpoint; convert the model to GGUF";
 constexpr std::string_view kCompressed = "a compressed file; unpack it first";
 
 constexpr Kind kKinds[] = {
-    {"version https://git-lfs", "a Git LFS pointer, which only names the model; fetch it with `git lfs pull`"},
+    {"version https://git-lfs", "a Git LFS pointer instead of the model; fetch the model with `git lfs pull`"},
     {"FUGG", "a byte-swapped GGUF file"},
     {"lmgg", kOldGgml},
     {"fmgg", kOldGgml},
@@ -57,13 +58,13 @@ std::string likely_kind(std::span<const std::byte> image) {
   for (const Kind& kind : kKinds)
     if (head.starts_with(kind.magic)) return std::string(kind.what);
   if (std::all_of(head.begin(), head.end(), [](char c) { return c == 0; }))
-    return "zero bytes only; the download has not begun to fill the file, or failed";
+    return "only zero bytes; the download has not started to write the file, or failed";
 
   const auto is_space = [](unsigned char c) { return std::isspace(c) != 0; };
   const std::string_view text(std::find_if_not(head.begin(), head.end(), is_space), head.end());
-  if (text.starts_with("<")) return "an HTML or XML page; the download was answered with a web page, not the model";
+  if (text.starts_with("<")) return "an HTML or XML page; the server sent a web page instead of the model";
   if (text.starts_with("{") || text.starts_with("["))
-    return "a JSON file; of a model folder, convert the folder with `ridge convert`";
+    return "a JSON file; to convert a model folder, give the folder to `ridge convert`";
   const bool readable =
       std::all_of(text.begin(), text.end(), [&](unsigned char c) { return is_space(c) || (c >= 0x20 && c < 0x7f); });
   if (readable) return fmt::format("text: \"{}\"", core::printable(text.substr(0, 40)));

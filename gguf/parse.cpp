@@ -67,7 +67,7 @@ class Walk {
     const auto found = number<uint64_t>(field);
     if (found > left() / min_item_bytes)
       fail(position_ - 8, field,
-           "expected at most {}, as {} bytes are left, found {}; the download is incomplete or the file damaged",
+           "expected at most {}, as only {} bytes are left, found {}; the download is incomplete or the file damaged",
            left() / min_item_bytes, left(), found);
     return found;
   }
@@ -117,17 +117,14 @@ void Walk::header(Parsed& out) {
     fail(0, {"magic"}, "expected \"GGUF\", found {}", likely_kind(image_));
   take(4, {"magic"});
   out.version = number<uint32_t>({"version"});
-  if (out.version == 1)
-    fail(4, {"version"},
-         "found 1, expected 2 or 3; GGUF version 1 was short-lived: get the model in a current version");
+  if (out.version == 1) fail(4, {"version"}, "found 1, expected 2 or 3; get the model in a current GGUF version");
   if ((out.version & 0xffff) == 0 && out.version != 0)
-    fail(4, {"version"},
-         "found {:#010x}: a big-endian file; expected little-endian: get or make the model in that order", out.version);
+    fail(4, {"version"}, "found {:#010x}: a big-endian file; get the model as a little-endian file", out.version);
   if (out.version != 2 && out.version != 3) fail(4, {"version"}, "found {}, expected 2 or 3", out.version);
 }
 
 Parsed Walk::run() {
-  if (image_.empty()) throw_error("{}: is empty, expected a GGUF file", label_);
+  if (image_.empty()) throw_error("{}: the file is empty, expected a GGUF file", label_);
   Parsed out;
   header(out);
   // Read both before comparing with the bytes left.
@@ -135,7 +132,7 @@ Parsed Walk::run() {
   const auto key_count = count(kMinKeyValueBytes, {"metadata count"});
   if (tensor_count > left() / kMinTensorInfoBytes)
     fail(8, {"tensor count"},
-         "expected at most {}, as {} bytes are left, found {}; the download is incomplete or the file damaged",
+         "expected at most {}, as only {} bytes are left, found {}; the download is incomplete or the file damaged",
          left() / kMinTensorInfoBytes, left(), tensor_count);
 
   for (uint64_t i = 0; i < key_count; ++i) {
@@ -144,7 +141,7 @@ Parsed Walk::run() {
   }
   if (const auto repeated = out.keys.sort()) {
     const std::string_view key = out.metadata[*repeated].key;
-    fail(reinterpret_cast<const std::byte*>(key.data()) - image_.data(), {"key"}, "{} stands twice in the file",
+    fail(reinterpret_cast<const std::byte*>(key.data()) - image_.data(), {"key"}, "{} occurs twice in the file",
          quoted_name(key));
   }
   if (const auto place = out.keys.find("general.alignment")) {
@@ -232,8 +229,8 @@ void Walk::place_tensors(std::vector<Tensor>& tensors, uint64_t data_start) {
   for (Tensor& tensor : tensors) {
     // Below 2^62, so that sums are exact.
     if (tensor.file_offset >> 62 != 0)
-      fail(offset_position(tensor), offset_field(tensor), "is {}, far past the end of the file at {}; it is damaged",
-           tensor.file_offset, image_.size());
+      fail(offset_position(tensor), offset_field(tensor),
+           "is {}, far past the end of the file at {}; the file is damaged", tensor.file_offset, image_.size());
     tensor.file_offset += data_start;
   }
 
@@ -252,8 +249,8 @@ void Walk::place_tensors(std::vector<Tensor>& tensors, uint64_t data_start) {
   }
   if (last && end > image_.size())
     fail(offset_position(*last), offset_field(*last),
-         "its data ends at {}, the file at {}: {} bytes are missing; the download is incomplete", end, image_.size(),
-         end - image_.size());
+         "its data ends at {}, but the file ends at {}: {} bytes are missing; the download is incomplete", end,
+         image_.size(), end - image_.size());
 
   for (Tensor& tensor : tensors) tensor.data = image_.subspan(tensor.file_offset, bytes_of(tensor));
 }
@@ -289,7 +286,7 @@ std::string alignment_problem(const Value& alignment) {
   const auto value = alignment.as_int();
   if (!value) return fmt::format("expected an integer, found {}", name_of(alignment.type()));
   const bool fits = *value >= 8 && *value <= UINT32_MAX && std::has_single_bit(static_cast<uint64_t>(*value));
-  return fits ? "" : fmt::format("expected a power of two, 8 or more, found {}", *value);
+  return fits ? "" : fmt::format("expected a power of two of at least 8, found {}", *value);
 }
 
 Parsed parse(std::span<const std::byte> image, std::string_view label) { return Walk(image, label).run(); }

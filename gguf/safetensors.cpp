@@ -51,7 +51,7 @@ class Events : public nlohmann::json_sax<Json> {
   bool start_array(size_t) override { return refuse("an array"); }
   bool end_array() override { return true; }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    if (problem.empty()) problem = fmt::format("is no valid JSON at byte {}", position);
+    if (problem.empty()) problem = fmt::format("not valid JSON: error at byte {}", position);
     return false;
   }
 
@@ -63,7 +63,7 @@ class Events : public nlohmann::json_sax<Json> {
   virtual std::string place() const = 0;
 
  private:
-  bool refuse(std::string_view found) { return fail(fmt::format("{}: {} is not expected here", place(), found)); }
+  bool refuse(std::string_view found) { return fail(fmt::format("{}: unexpected {}", place(), found)); }
 };
 
 struct HeaderEntry {
@@ -78,7 +78,7 @@ class HeaderEvents : public Events {
   std::vector<HeaderEntry> entries;
 
   bool start_object(size_t) override {
-    if (depth_ == 2 || (depth_ == 1 && key_.empty())) return fail(place() + ": an object is not expected here");
+    if (depth_ == 2 || (depth_ == 1 && key_.empty())) return fail(place() + ": unexpected object");
     if (depth_++ == 1) {
       metadata_ = key_ == "__metadata__";
       if (!metadata_) entries.push_back({key_});
@@ -151,7 +151,7 @@ class IndexEvents : public Events {
   }
   bool string(string_t& text) override {
     if (in_map() && !file_of_tensor.emplace(key_, text).second)
-      return fail(fmt::format("weight_map: {} stands twice", gguf::quoted_name(key_)));
+      return fail(fmt::format("weight_map: {} occurs twice", gguf::quoted_name(key_)));
     return true;
   }
   bool null() override { return !in_map() || Events::null(); }
@@ -198,12 +198,12 @@ std::string only_safetensors_file(const std::string& folder) {
   if (problem) throw_error("{}: cannot be read: {}; expected the folder of a checkpoint", folder, problem.message());
   if (found.size() == 1) return found[0];
   if (found.empty() && pickles)
-    throw_error("{}: holds PyTorch pickles (pytorch_model*.bin), which can run code and are not read: save the model "
-                "again as safetensors",
+    throw_error("{}: contains PyTorch pickles (pytorch_model*.bin), which can run code and are not read: save the "
+                "model as safetensors",
                 folder);
-  if (found.empty()) throw_error("{}: holds no .safetensors file; expected the folder of a checkpoint", folder);
-  throw_error("{}: holds {} .safetensors files but no model.safetensors.index.json that says what is where: download "
-              "that file too",
+  if (found.empty()) throw_error("{}: contains no .safetensors file; expected the folder of a checkpoint", folder);
+  throw_error("{}: contains {} .safetensors files but no model.safetensors.index.json, which lists their tensors: "
+              "download that file, too",
               folder, found.size());
 }
 
@@ -249,7 +249,7 @@ Safetensors Safetensors::open(const std::string& folder) {
   for (auto& [name, shard] : shards) {
     const std::string path = (fs::path(folder) / name).string();
     if (!fs::exists(path, ignored))
-      throw_error("{}: is missing; {} says that it holds a part of the model: download it", path, index_path);
+      throw_error("{}: missing; according to {} it holds a part of the model: download it", path, index_path);
     shard = static_cast<int>(result.files_.size());
     add(path);
   }
@@ -257,7 +257,7 @@ Safetensors Safetensors::open(const std::string& folder) {
   for (const auto& [tensor, name] : events.file_of_tensor) {
     const SafeTensor* found = result.find(tensor);
     if (!found || found->shard != shards[name])
-      throw_error("{}: says that {} is in {}, which does not hold it", index_path, gguf::quoted_name(tensor), name);
+      throw_error("{}: lists {} in {}, which does not contain it", index_path, gguf::quoted_name(tensor), name);
   }
   return result;
 }
@@ -271,11 +271,12 @@ Safetensors Safetensors::from_span(std::span<const std::byte> image, const std::
 
 void Safetensors::add_file(std::span<const std::byte> image, const std::string& path) {
   if (image.size() < kHeaderLengthBytes)
-    throw_error("{}: has {} bytes, too few for a safetensors file; the download is incomplete", path, image.size());
+    throw_error("{}: has only {} bytes, too few for a safetensors file; the download is incomplete", path,
+                image.size());
   uint64_t header_bytes;
   std::memcpy(&header_bytes, image.data(), sizeof header_bytes);
   if (image.size() > kHeaderLengthBytes && image[kHeaderLengthBytes] != std::byte{'{'})
-    throw_error("{}: is no safetensors file: the header does not begin with '{{'{}", path,
+    throw_error("{}: not a safetensors file: the header does not begin with '{{'{}", path,
                 std::memcmp(image.data(), "version ", 8) == 0 ? " (a Git LFS pointer: fetch the file itself)" : "");
   if (header_bytes > kMaxHeaderBytes)
     throw_error("{}: offset 0: the header has {} bytes, expected at most {}", path, header_bytes, kMaxHeaderBytes);
@@ -297,22 +298,22 @@ void Safetensors::add_file(std::span<const std::byte> image, const std::string& 
       throw_error("{}: tensor name {}", path, problem);
     if (!entry.dtype || !entry.shape || !entry.offsets) fail("dtype, shape or data_offsets is missing");
     const auto dtype = find_dtype(*entry.dtype);
-    if (!dtype) fail(fmt::format("dtype {} is unknown", gguf::quoted_name(*entry.dtype)));
+    if (!dtype) fail(fmt::format("unknown dtype {}", gguf::quoted_name(*entry.dtype)));
     int64_t bytes = bytes_of(*dtype);
     SafeTensor tensor{std::move(entry.name), *dtype, {}, {}, shard};
     for (const uint64_t dim : *entry.shape) {
       if (dim > INT64_MAX || __builtin_mul_overflow(bytes, static_cast<int64_t>(dim), &bytes))
-        throw_error("{}: tensor {}: its shape makes more than 2^63 bytes", path, gguf::quoted_name(tensor.name));
+        throw_error("{}: tensor {}: its shape exceeds 2^63 bytes", path, gguf::quoted_name(tensor.name));
       tensor.shape.push_back(static_cast<int64_t>(dim));
     }
     const auto& offsets = *entry.offsets;
     const std::string place = fmt::format("{}: tensor {}: data_offsets", path, gguf::quoted_name(tensor.name));
     if (offsets.size() != 2 || offsets[0] > offsets[1]) throw_error("{}: expected [begin, end]", place);
     if (offsets[1] > data.size())
-      throw_error("{}: its data ends at {}, the file's at {}: {} bytes are missing; the download is incomplete", place,
-                  offsets[1], data.size(), offsets[1] - data.size());
+      throw_error("{}: its data ends at {}, but the file ends at {}: {} bytes are missing; the download is incomplete",
+                  place, offsets[1], data.size(), offsets[1] - data.size());
     if (offsets[1] - offsets[0] != static_cast<uint64_t>(bytes))
-      throw_error("{}: {} bytes, but its type and shape make {}", place, offsets[1] - offsets[0], bytes);
+      throw_error("{}: {} bytes, but its type and shape require {}", place, offsets[1] - offsets[0], bytes);
     tensor.data = data.subspan(offsets[0], offsets[1] - offsets[0]);
     tensors_.push_back(std::move(tensor));
   }
@@ -331,7 +332,7 @@ void Safetensors::finish() {
   std::ranges::stable_sort(tensors_, {}, &SafeTensor::name);
   const auto twice = std::ranges::adjacent_find(tensors_, {}, &SafeTensor::name);
   if (twice != tensors_.end())
-    throw_error("{}: tensor {} is given twice{}", path_of(*twice), gguf::quoted_name(twice->name),
+    throw_error("{}: tensor {} occurs twice{}", path_of(*twice), gguf::quoted_name(twice->name),
                 twice->shard != (twice + 1)->shard ? fmt::format(", here and in {}", path_of(*(twice + 1))) : "");
 }
 

@@ -18,7 +18,7 @@ SplitWriter::SplitWriter(const std::string& path, const Metadata& metadata, cons
   }
   constexpr size_t kMaxParts = 9999; // readers use five digits, writers 16 bits
   if (parts_.size() > kMaxParts)
-    throw_error("{}: would be {} files, at most {} are allowed; give them a larger size", path, parts_.size(),
+    throw_error("{}: would need {} files, but at most {} are allowed; choose a larger file size", path, parts_.size(),
                 kMaxParts);
   parts_[0].metadata = metadata;
   if (parts_.size() == 1) {

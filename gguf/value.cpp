@@ -9,7 +9,8 @@
 namespace ridge::gguf {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "GGUF files are little-endian, and so must the machine be");
+static_assert(std::endian::native == std::endian::little,
+              "GGUF files are little-endian and need a little-endian machine");
 
 constexpr size_t kArrayHeaderBytes = 4 + 8; // element type, count
 constexpr size_t kLengthBytes = 8;

@@ -118,7 +118,7 @@ std::vector<std::byte> Writer::lay_out(const std::string& label, const Metadata&
       throw_error("{}: tensor {}: the file would exceed 2^62 bytes", label, quoted_name(tensor.name));
   }
   if (const auto repeated = names.sort())
-    throw_error("{}: tensor name {} is given twice", label, quoted_name(tensors_[*repeated].name));
+    throw_error("{}: tensor name {} occurs twice", label, quoted_name(tensors_[*repeated].name));
 
   if (!tensors_.empty()) {
     head.resize(align_up(head.size(), alignment_));

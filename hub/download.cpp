@@ -117,8 +117,8 @@ class Fetch {
         if (!failure.reason.empty() && !failure.retryable) throw_error("{}: {}", what_.name, failure.reason);
         if (++tries == policy_.tries) {
           if (refused) refused_(head);
-          throw_error("{}: {} ({} tries); what is here stays, the same command goes on", what_.name,
-                      failure.reason.empty() ? "the answer ends too early" : failure.reason, tries);
+          throw_error("{}: {} ({} tries); the downloaded part is kept, run the command again to resume", what_.name,
+                      failure.reason.empty() ? "the response ends too early" : failure.reason, tries);
         }
         wait_to_retry(policy_, tries - 1, head);
         if (stopping_) return;
@@ -136,8 +136,8 @@ class Fetch {
       if (head.status == kPart) {
         const ContentRange range = parse_content_range(head.header("content-range"));
         if (range.first != at || range.total != file_.bytes())
-          throw_error("{}: asked for the bytes from {} on of {}, the server sends \"{}\"", what_.name, at,
-                      file_.bytes(), core::printable(head.header("content-range")));
+          throw_error("{}: requested bytes from {} on of {}, the server sent \"{}\"", what_.name, at, file_.bytes(),
+                      core::printable(head.header("content-range")));
         return true;
       }
       if (head.status != kOk) return false;
@@ -188,7 +188,7 @@ class Fetch {
   bool check_length(const Head& head) const {
     const std::string length = head.header("content-length");
     if (!length.empty() && length != std::to_string(file_.bytes()))
-      throw_error("{}: is {} bytes long, the server sends {}", what_.name, file_.bytes(), core::printable(length));
+      throw_error("{}: is {} bytes long, but the server sends {}", what_.name, file_.bytes(), core::printable(length));
     return true;
   }
 
@@ -227,7 +227,7 @@ void download(const Download& what, const RequestPolicy& policy, IncompleteFile&
     }
     if (fetch.whole()) hash = Hash();
   }
-  policy.throw_if_cancelled(what.name, "; the same command goes on where it stopped");
+  policy.throw_if_cancelled(what.name, "; run the command again to resume");
   if (file.contiguous_bytes() != file.bytes()) throw_error("{}: bytes are missing", what.name);
   while (hashed && hash.at() < file.bytes()) {
     hash.follow(file, file.bytes());
@@ -237,8 +237,7 @@ void download(const Download& what, const RequestPolicy& policy, IncompleteFile&
   if (!hashed) return;
   if (const std::string found = hash.text(); found != what.sha256) {
     file.remove();
-    throw_error("{}: has the SHA-256 {} and should have {}; it is removed, another try may get it whole", what.name,
-                found, what.sha256);
+    throw_error("{}: the SHA-256 is {}, expected {}; the file was removed, try again", what.name, found, what.sha256);
   }
 }
 

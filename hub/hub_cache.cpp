@@ -29,7 +29,7 @@ void make_folder(const fs::path& folder) {
   std::error_code problem;
   fs::create_directories(folder, problem);
   if (problem)
-    throw_error("{}: cannot create the folder: {}; HF_HOME names another", folder.string(), problem.message());
+    throw_error("{}: cannot create the folder: {}; set HF_HOME to another one", folder.string(), problem.message());
 }
 
 std::set<std::string> pulled_blobs(const fs::path& repository) {
@@ -107,7 +107,7 @@ std::vector<std::string> own_projectors(const LocalModel& model, const fs::path&
 } // namespace
 
 HubCache::HubCache(const std::string& cache, const std::string& repository) {
-  if (cache.empty()) throw_error("there is no folder for models: set HF_HOME or HOME");
+  if (cache.empty()) throw_error("no folder for models: set HF_HOME or HOME");
   std::string name = repository;
   name.replace(name.find('/'), 1, "--");
   folder_ = cache + "/models--" + name;
@@ -176,7 +176,8 @@ int64_t remove_model(const LocalModel& model) {
   }
   const std::string from(name_of(model.source));
   const auto refuse = [&] {
-    throw_error("{}: ridge did not pull it ({}); it removes only what it pulled: {}", model.name, from, model.path);
+    throw_error("{}: not downloaded by ridge ({}); ridge rm removes only its own downloads: {}", model.name, from,
+                model.path);
   };
   if (model.source != Source::hugging_face) refuse();
   fs::path repository = model.path;

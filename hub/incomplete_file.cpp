@@ -41,7 +41,8 @@ IncompleteFile::IncompleteFile(std::string path, const std::function<bool()>& wa
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (fd_ < 0) fail("create");
     struct stat opened, named;
-    if (::fstat(fd_, &opened) != 0 || !S_ISREG(opened.st_mode)) throw_error("{}: is no regular file; remove it", path_);
+    if (::fstat(fd_, &opened) != 0 || !S_ISREG(opened.st_mode))
+      throw_error("{}: is not a regular file; remove it", path_);
     bool locked = false;
     while (!(locked = ::flock(fd_, LOCK_EX | LOCK_NB) == 0) && (errno == EWOULDBLOCK || errno == EINTR) && wait()) {
     }
@@ -51,7 +52,7 @@ IncompleteFile::IncompleteFile(std::string path, const std::function<bool()>& wa
     if (same) return;
     ::close(fd_);
     fd_ = -1;
-    if (!locked) throw_error("{}: another process is writing it", path_);
+    if (!locked) throw_error("{}: another process is writing to it", path_);
   }
 }
 

@@ -202,7 +202,7 @@ namespace {
     list += (i > 0 ? ", " : "") + (shared ? model.origin + "/" + model.name : model.name);
   }
   if (candidates.size() > kShown) list += fmt::format(" and {} more", candidates.size() - kShown);
-  throw Error(fmt::format("{}: may be {}", core::printable(wanted), list), Error::kUsage);
+  throw Error(fmt::format("{}: ambiguous; it matches {}", core::printable(wanted), list), Error::kUsage);
 }
 
 } // namespace

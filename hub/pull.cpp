@@ -34,13 +34,13 @@ std::string find_token() {
   }
   token.erase(token.find_last_not_of(" \t\r\n") + 1);
   for (const char c : token)
-    if (c <= ' ' || c > '~') throw_error("{}: holds no token: it has characters that no token has", where);
+    if (c <= ' ' || c > '~') throw_error("{}: contains no valid token: unexpected characters", where);
   return token;
 }
 
 std::function<bool()> waiting(const PullOptions& options, const std::string& name) {
   return [&options, name, told = false]() mutable {
-    if (!told && options.note) options.note(fmt::format("{}: another process is pulling it; waiting", name));
+    if (!told && options.note) options.note(fmt::format("{}: another process is downloading it; waiting", name));
     told = true;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     return !options.policy.cancelled();
@@ -111,7 +111,7 @@ const RemoteFile* choose_projector(const RemoteModel& model, const Listing& list
     throw_error("{}: {}", core::printable(text_of(reference), 300), error.what());
   }
   if (!others.empty() && options.note)
-    options.note(fmt::format("its encoder of pictures may be {}: --mmproj names one", some_of(others)));
+    options.note(fmt::format("several image or audio encoders match: {}: choose one with --mmproj", some_of(others)));
   return found;
 }
 
@@ -126,9 +126,10 @@ Pulled pull_from_hub(const Reference& reference, const PullOptions& options) {
   if (options.note) {
     options.note(fmt::format("{}: {}, {}{}", text_of(reference), label, size_text(model.bytes()),
                              model.files.size() > 1 ? fmt::format(" in {} files", model.files.size()) : ""));
-    if (!others.empty()) options.note(fmt::format("of this type there are also {}", some_of(others)));
+    if (!others.empty()) options.note(fmt::format("other files of this type: {}", some_of(others)));
     if (projector)
-      options.note(fmt::format("with its encoder of pictures: {}, {}", projector->path, size_text(projector->bytes)));
+      options.note(
+          fmt::format("with its image or audio encoder: {}, {}", projector->path, size_text(projector->bytes)));
   }
   const HubPull pull(reference, listing, options);
   pull.get(model.files, label);
@@ -159,13 +160,12 @@ Probe probe(Connection& connection, const std::string& url) {
     }
     if (!failure.reason.empty()) throw_error("{}: {}", url, failure.reason);
     if (head.status != 200 && head.status != 206)
-      throw_error("{}: the server answers with status {}", url, head.status);
+      throw_error("{}: the server answered with status {}", url, head.status);
     const std::string range = head.header("content-range"),
                       length = head.status == 206 ? range.substr(range.find('/') + 1) : head.header("content-length");
     std::from_chars(length.data(), length.data() + length.size(), found.bytes);
     constexpr int64_t kMaxBytes = int64_t{1} << 44;
-    if (found.bytes < 1 || found.bytes > kMaxBytes)
-      throw_error("{}: the server does not say how long the file is", url);
+    if (found.bytes < 1 || found.bytes > kMaxBytes) throw_error("{}: the server does not report the file's size", url);
     found.etag = head.header("etag");
     if (!found.etag.starts_with('"')) found.etag.clear(); // a weak ETag does not identify bytes
     std::string hash = head.header("x-linked-etag");
@@ -180,13 +180,13 @@ bool is_there(const std::string& target, const std::string& name, const Probe& f
   std::error_code ignored;
   if (!fs::exists(target, ignored)) return false;
   if (static_cast<int64_t>(fs::file_size(target, ignored)) != found.bytes)
-    throw_error("{}: is there already, with another size; remove it first: ridge rm {}", target,
+    throw_error("{}: already exists with another size; remove it first: ridge rm {}", target,
                 name.substr(0, name.size() - 5));
   const auto note = [&](const char* line) {
     if (options.note) options.note(fmt::format("{}: {}", name, line));
   };
   if (found.sha256.empty()) {
-    note("is there already with the right size and was not fetched again; the server has no checksum");
+    note("already exists with the right size, not downloaded again; the server has no checksum");
     return true;
   }
   const auto checking = [&](int64_t done) {
@@ -194,8 +194,8 @@ bool is_there(const std::string& target, const std::string& name, const Probe& f
     options.policy.throw_if_cancelled(name);
   };
   const bool same = file_sha256(target, checking) == found.sha256;
-  note(same ? "is there already, with the right SHA-256"
-            : "the file that is there has another SHA-256 than the server's; fetching it again");
+  note(same ? "already exists with the right SHA-256"
+            : "the existing file has another SHA-256 than the server's; downloading it again");
   return same;
 }
 
@@ -223,10 +223,10 @@ Pulled pull_address(const std::string& url, const PullOptions& options) {
   if (found.sha256.empty() && found.etag.empty()) incomplete.discard_progress(); // nothing identifies the content
   download({url, name, found.sha256, found.sha256.empty() ? found.etag : ""}, options.policy, incomplete,
            download_options(options, name, 0, found.bytes),
-           [&](const Head& head) { throw_error("{}: the server answers with status {}", url, head.status); });
+           [&](const Head& head) { throw_error("{}: the server answered with status {}", url, head.status); });
   incomplete.finish(target);
   if (found.sha256.empty() && options.note)
-    options.note(fmt::format("{}: the server has no checksum; its size is right", name));
+    options.note(fmt::format("{}: the server has no checksum; the size is right", name));
   return {target, found.bytes};
 }
 
@@ -247,8 +247,8 @@ std::string place_of_address(const std::string& url, const std::string& download
   std::string name = url.substr(0, url.find_first_of("?#"));
   name = name.substr(name.rfind('/') + 1);
   if (!is_safe_path(name) || !is_gguf_file(name))
-    throw_error("{}: names no GGUF file; expected an address that ends in NAME.gguf", core::printable(url, 300));
-  if (downloads.empty()) throw_error("there is no folder for models: set XDG_DATA_HOME or HOME");
+    throw_error("{}: not a GGUF file; expected an address that ends in NAME.gguf", core::printable(url, 300));
+  if (downloads.empty()) throw_error("no folder for models: set XDG_DATA_HOME or HOME");
   return downloads + "/" + name;
 }
 

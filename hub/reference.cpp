@@ -38,7 +38,7 @@ Reference parse_repository(std::string_view text, std::string_view whole) {
   const size_t colon = rest.rfind(':');
   if (colon != std::string_view::npos) {
     found.type = rest.substr(colon + 1);
-    if (!is_type(found.type)) refuse(whole, "what follows ':' is no type");
+    if (!is_type(found.type)) refuse(whole, "no valid type after ':'");
     rest = rest.substr(0, colon);
   }
   const size_t at = rest.find('@');
@@ -46,13 +46,13 @@ Reference parse_repository(std::string_view text, std::string_view whole) {
     std::string_view behind = rest.substr(at + 1);
     found.revision = behind;
     rest = rest.substr(0, at);
-    if (!is_revision(found.revision)) refuse(whole, "what follows '@' is no revision");
+    if (!is_revision(found.revision)) refuse(whole, "no valid revision after '@'");
   }
   found.repository = take_parts(rest, 2);
   found.file = rest;
-  if (!is_repository(found.repository)) refuse(whole, "is no OWNER/REPO");
+  if (!is_repository(found.repository)) refuse(whole, "not OWNER/REPO");
   if (!found.file.empty() && (!is_safe_path(found.file) || !is_gguf_file(found.file) || !found.type.empty()))
-    refuse(whole, "what follows the repository is no GGUF file");
+    refuse(whole, "not a GGUF file after the repository");
   return found;
 }
 
@@ -69,18 +69,18 @@ std::optional<Reference> parse_reference(std::string_view text) {
     const std::string_view repository = take_parts(rest, 2), kind = take_parts(rest, 1);
     Reference found = parse_repository(repository, text);
     if (kind.empty()) return found;
-    if (kind != "resolve" && kind != "blob" && kind != "tree") refuse(text, "is no model's page or file");
+    if (kind != "resolve" && kind != "blob" && kind != "tree") refuse(text, "not the page or file of a model");
     found.revision = take_parts(rest, 1);
     found.file = rest;
     if (!is_revision(found.revision) || (found.file.empty() && kind != "tree") ||
         (!found.file.empty() && (!is_safe_path(found.file) || !is_gguf_file(found.file))))
-      refuse(text, "is no GGUF file");
+      refuse(text, "not a GGUF file");
     return found;
   }
   Reference found;
   found.url = text;
   if (host.empty() || core::printable(text, text.size() + 1) != text || text.find(' ') != std::string_view::npos)
-    refuse(text, "is no address");
+    refuse(text, "not an address");
   return found;
 }
 

@@ -157,15 +157,15 @@ const RemoteModel* model_of_type(const std::vector<RemoteModel>& models, const s
 const RemoteModel& choose_model(const std::vector<RemoteModel>& models, const Reference& wanted,
                                 std::vector<std::string>* others) {
   const std::string what = core::printable(text_of(wanted), 300);
-  if (models.empty()) throw_error("{}: has no whole GGUF model", what);
+  if (models.empty()) throw_error("{}: contains no complete GGUF model", what);
   if (!wanted.file.empty()) {
     for (const RemoteModel& model : models)
       if (std::ranges::count(model.files, wanted.file, &RemoteFile::path)) return model;
-    throw_error("{}: there is no such file; there are: {}", what, list_of(models));
+    throw_error("{}: no such file; available: {}", what, list_of(models));
   }
   if (const RemoteModel* found = model_of_type(models, wanted.type, others)) return *found;
-  if (wanted.type.empty()) throw_error("{}: has several models; name a type or a file: {}", what, list_of(models));
-  throw_error("{}: there is no {}; there are: {}", what, wanted.type, list_of(models));
+  if (wanted.type.empty()) throw_error("{}: contains several models; add a type or a file: {}", what, list_of(models));
+  throw_error("{}: has no {}; available: {}", what, wanted.type, list_of(models));
 }
 
 const RemoteFile* projector_for(const RemoteModel& model, const std::vector<RemoteFile>& files,
@@ -193,8 +193,8 @@ const RemoteFile* projector_for(const RemoteModel& model, const std::vector<Remo
       std::erase_if(found, std::not_fn(is_wanted));
     }
     if (found.empty())
-      throw_error("there is no encoder of pictures {}; there {}", core::printable(wanted),
-                  all.empty() ? "are none" : fmt::format("are: {}", some_of(all)));
+      throw_error("no image or audio encoder {}; available: {}", core::printable(wanted),
+                  all.empty() ? "none" : fmt::format("{}", some_of(all)));
   }
   found = projectors_of(model.files[0].path, std::move(found), models);
   for (const std::string& path : found)
@@ -209,21 +209,21 @@ const RemoteFile* projector_for(const RemoteModel& model, const std::vector<Remo
   const std::string what = core::printable(text_of(reference), 300), code = head.header("x-error-code");
   const std::string page = fmt::format("{}/{}", policy.endpoint, reference.repository);
   if (code == "GatedRepo" || (head.status == 403 && code.empty()))
-    throw_error("{}: is gated: accept its terms at {}, and {}", what, page,
-                policy.token.empty() ? "set HF_TOKEN to a token of yours (huggingface.co/settings/tokens)"
-                                     : "see that your HF_TOKEN may read it");
+    throw_error("{}: gated model: accept its terms at {}, and {}", what, page,
+                policy.token.empty() ? "set HF_TOKEN to an access token (huggingface.co/settings/tokens)"
+                                     : "make sure that your HF_TOKEN has access");
   if (head.status == 401)
     throw_error("{}: {}", what,
-                policy.token.empty() ? "there is no such public repository; for a private or gated one set HF_TOKEN"
-                                     : "your HF_TOKEN is not taken, or there is no such repository");
+                policy.token.empty() ? "no such public repository; for a private or gated one set HF_TOKEN"
+                                     : "your HF_TOKEN was rejected, or the repository does not exist");
   if (head.status == 404)
-    throw_error("{}: there is no such {} at {}", what,
+    throw_error("{}: no such {} at {}", what,
                 code == "RevisionNotFound" ? "revision"
                 : code == "EntryNotFound"  ? "file"
                                            : "repository",
                 policy.endpoint);
-  if (head.status == 429) throw_error("{}: {} says that these are too many requests; try later", what, policy.endpoint);
-  throw_error("{}: {} answers with status {}", what, policy.endpoint, head.status);
+  if (head.status == 429) throw_error("{}: {} reports too many requests; try again later", what, policy.endpoint);
+  throw_error("{}: {} answered with status {}", what, policy.endpoint, head.status);
 }
 
 namespace {
@@ -245,13 +245,13 @@ std::vector<RemoteFile> list_files(Connection& connection, const Reference& refe
   std::vector<RemoteFile> files;
   std::string url = api_of(policy, reference) + "/tree/" + url_escaped(revision, true) + "?recursive=1";
   for (int page = 0; !url.empty(); ++page) {
-    if (page == kMaxPages) throw_error("{}: its list of files does not end", text_of(reference));
+    if (page == kMaxPages) throw_error("{}: its list of files has no end", text_of(reference));
     const Answer answer = ask(connection, reference, url);
     for (RemoteFile& file : parse_tree(answer.body, url)) files.push_back(std::move(file));
     if (files.size() > kMaxFiles) throw_error("{}: has more than {} files", text_of(reference), kMaxFiles);
     url = next_page(answer.head.header("link"));
     if (!url.empty() && origin_of(url) != origin_of(policy.endpoint))
-      throw_error("{}: its list of files goes on at another host, {}", text_of(reference), core::printable(url, 200));
+      throw_error("{}: its list of files continues at another host, {}", text_of(reference), core::printable(url, 200));
   }
   return files;
 }

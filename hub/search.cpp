@@ -50,8 +50,9 @@ std::vector<FoundRepository> search(Connection& connection, std::string_view wor
   const std::string url = fmt::format("{}/api/models?search={}&filter=gguf&sort=downloads&direction=-1&limit={}",
                                       policy.endpoint, url_escaped(words, true), most);
   const Answer answer = get_text(connection, url, kMaxFoundBytes);
-  if (answer.head.status == 429) throw_error("{} says that these are too many requests; try later", policy.endpoint);
-  if (answer.head.status != 200) throw_error("{} answers a search with status {}", policy.endpoint, answer.head.status);
+  if (answer.head.status == 429) throw_error("{} reports too many requests; try again later", policy.endpoint);
+  if (answer.head.status != 200)
+    throw_error("{} answered the search with status {}", policy.endpoint, answer.head.status);
   std::vector<FoundRepository> found = parse_search(answer.body, url);
   if (std::ssize(found) > most) found.resize(static_cast<size_t>(most));
   return found;

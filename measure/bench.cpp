@@ -365,10 +365,9 @@ void for_each_model(const core::BenchRequest& request, std::string_view heads, c
   for (const std::string& file : files) {
     options.model = file;
     engine::LoadedModel model = engine::open_generating(options, steps);
-    if (model.encoder)
-      throw_error("{}: bench measures decoders by themselves, and this one writes behind what its encoder reads", file);
+    if (model.encoder) throw_error("{}: bench supports only decoder models, and this one has an encoder", file);
     if (heads == "eagle3" && model.heads.empty())
-      throw_error("--draft-model {}: is no draft head but a model of its own", request.draft_model);
+      throw_error("--draft-model {}: not a draft head but a complete model", request.draft_model);
     run(model, models::model_label(model.file));
   }
   for (const std::string& shape : request.shapes) {
@@ -393,7 +392,7 @@ void bench(const core::BenchRequest& request, const BenchSteps& steps, const Ben
   const BenchPlan plan = plan_bench(request, names);
   const int64_t models = std::max<int64_t>(1, std::ssize(request.files) + std::ssize(request.shapes));
   if (models > 1 || plan.settings.size() > 1)
-    engine::need_one_process("bench", "they share out one model, with one setting, not several");
+    engine::need_one_process("bench", "they split a single model with one setting, not several");
   TestCount count;
   count.all = plan.tests_of_model() * models;
   for_each_model(request, plan.heads, steps.load, [&](engine::LoadedModel& model, const std::string& name) {

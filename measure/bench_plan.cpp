@@ -53,30 +53,30 @@ void plan_guesses(BenchPlan& plan, const core::BenchRequest& request) {
   constexpr std::string_view kPrefix = "synthetic:";
   for (const std::string& word : words_of(request.speculation)) {
     if (word == "mtp" || word == "eagle3") {
-      if (!plan.heads.empty()) throw Error("--spec: mtp or eagle3, once", Error::kUsage);
+      if (!plan.heads.empty()) throw Error("--spec: mtp or eagle3 may be given only once", Error::kUsage);
       plan.heads = word;
       continue;
     }
     const double right = word.starts_with(kPrefix) ? parse_probability(word.substr(kPrefix.size())) : -1;
     if (right < 0)
-      throw Error(fmt::format("--spec: '{}' is neither mtp nor eagle3 nor synthetic:P with P from 0 to 1, the share of "
-                              "right guesses",
-                              word),
-                  Error::kUsage);
+      throw Error(
+          fmt::format("--spec: expected mtp, eagle3 or synthetic:P with an acceptance rate P from 0 to 1, found '{}'",
+                      word),
+          Error::kUsage);
     plan.acceptances.push_back(right);
   }
   if (!plan.heads.empty() && request.accepted.empty())
-    throw Error(fmt::format("--spec {}: how often are guesses right? --accept 0.8", plan.heads), Error::kUsage);
+    throw Error(fmt::format("--spec {}: needs an acceptance rate, such as --accept 0.8", plan.heads), Error::kUsage);
   if (plan.heads.empty() && !request.accepted.empty())
-    throw Error("--accept: goes with --spec mtp or eagle3", Error::kUsage);
+    throw Error("--accept: needs --spec mtp or eagle3", Error::kUsage);
   if (plan.heads == "eagle3" && !request.files.empty() && request.draft_model.empty())
-    throw Error("--spec eagle3: needs the head's file; name it with --draft-model FILE", Error::kUsage);
+    throw Error("--spec eagle3: needs the head's file; give it with --draft-model FILE", Error::kUsage);
   if (!request.draft_model.empty() && (plan.heads != "eagle3" || request.files.size() > 1 || !request.shapes.empty()))
-    throw Error("--draft-model: goes with --spec eagle3 and one model", Error::kUsage);
+    throw Error("--draft-model: needs --spec eagle3 and a single model", Error::kUsage);
   for (const std::string& word : words_of(request.accepted)) {
     plan.head_acceptances.push_back(parse_probability(word));
     if (plan.head_acceptances.back() < 0)
-      throw Error(fmt::format("--accept: '{}' is no number from 0 to 1", word), Error::kUsage);
+      throw Error(fmt::format("--accept: '{}' is not a number from 0 to 1", word), Error::kUsage);
   }
 }
 
@@ -137,7 +137,7 @@ BenchPlan plan_bench(const core::BenchRequest& request, const BenchNames& names)
     throw Error(fmt::format("{} 0 and {} 0 leave nothing to measure", names.prompts, names.generated), Error::kUsage);
   plan.settings = plan_settings(request);
   if (plan.settings[0].streams != 1 && (!plan.verified.empty() || !request.speculation.empty()))
-    throw Error("--verify and --spec measure one stream; begin the list of --batch with 1", Error::kUsage);
+    throw Error("--verify and --spec measure one sequence; the list of --batch must begin with 1", Error::kUsage);
   return plan;
 }
 

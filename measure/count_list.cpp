@@ -27,14 +27,15 @@ std::vector<int64_t> parse_counts(const std::string& text, const char* flag, int
   std::vector<int64_t> counts;
   for (const std::string& part : split(text)) {
     const auto refuse = [&](const char* why) {
-      throw Error(fmt::format("{}: '{}' {}; write 512, 512,1024, 128-512+128 or 128-1024*2", flag, part, why),
-                  Error::kUsage);
+      throw Error(
+          fmt::format("{}: '{}' {}; expected a form like 512, 512,1024, 128-512+128 or 128-1024*2", flag, part, why),
+          Error::kUsage);
     };
     const char *at = part.data(), *const end = at + part.size();
     const auto number = [&] {
       int64_t value = 0;
       const auto [stop, problem] = std::from_chars(at, end, value);
-      if (problem != std::errc() || *at == '-') refuse("is no count");
+      if (problem != std::errc() || *at == '-') refuse("is not a count");
       at = stop;
       return value;
     };
@@ -49,12 +50,13 @@ std::vector<int64_t> parse_counts(const std::string& text, const char* flag, int
         step = number();
       }
     }
-    if (at != end) refuse("is no count");
+    if (at != end) refuse("is not a count");
     if (first < least || last > most) refuse(fmt::format("is outside {} to {}", least, most).c_str());
-    if (last < first || step < 1 || step > most || (multiply && (step < 2 || first < 1))) refuse("is no range");
+    if (last < first || step < 1 || step > most || (multiply && (step < 2 || first < 1)))
+      refuse("is not a valid range");
     for (int64_t value = first; value <= last; value = multiply ? value * step : value + step) {
       counts.push_back(value);
-      if (counts.size() > kMax) refuse("makes more than 1000 counts");
+      if (counts.size() > kMax) refuse("has more than 1000 counts");
     }
   }
   return counts;

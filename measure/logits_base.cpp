@@ -23,8 +23,9 @@ void LogitsBaseWriter::add(const TopDistribution& distribution) {
 LogitsBase::LogitsBase(const std::string& path) : file_(path) {
   const auto bytes = file_.bytes();
   if (bytes.size() < sizeof header_ || std::memcmp(bytes.data(), header_.magic, sizeof header_.magic) != 0)
-    throw_error("{}: is no base file of ridge perplexity; write one with --kl-divergence-base and no --kl-divergence",
-                path);
+    throw_error(
+        "{}: not a base file of ridge perplexity; create one with --kl-divergence-base and without --kl-divergence",
+        path);
   std::memcpy(&header_, bytes.data(), sizeof header_);
   if (header_.version != 1) throw_error("{}: version {} of the base file, expected 1", path, header_.version);
   constexpr uint32_t kMax = 1 << 24; // prevents overflow in file_bytes()
@@ -36,10 +37,10 @@ LogitsBase::LogitsBase(const std::string& path) : file_(path) {
   in_range("chunks", header_.chunks, 1, kMax);
   in_range("top", header_.top, 1, std::min(header_.vocab, uint32_t{1} << 12));
   if (bytes.size() != header_.file_bytes())
-    throw_error("{}: {} bytes, expected {}: the file is cut or not a base file", path, bytes.size(),
+    throw_error("{}: {} bytes, expected {}: the file is truncated or not a base file", path, bytes.size(),
                 header_.file_bytes());
   const auto vocab = static_cast<int32_t>(header_.vocab);
-  if (header_.bos < -1 || header_.bos >= vocab) throw_error("{}: first token {} is no token", path, header_.bos);
+  if (header_.bos < -1 || header_.bos >= vocab) throw_error("{}: the first token {} is invalid", path, header_.bos);
   for (size_t i = 0; const int32_t token : tokens()) {
     if (token < 0 || token >= vocab)
       throw_error("{}: token {} at index {}, expected 0 to {}", path, token, i, vocab - 1);

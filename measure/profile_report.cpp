@@ -37,8 +37,8 @@ std::string layer_timeline(const StepProfile& profile) {
   double length = 0;
   for (const OpProfile& op : profile.ops)
     if (op.layer == layer) length += op.seconds;
-  std::string text = fmt::format("\none layer, number {}: {:.2f} µs\n{:<30} {:>6} {:>6} {:>6} {:>6}\n", layer,
-                                 length * 1e6, "ops", "starts", "waits", "works", "apart");
+  std::string text = fmt::format("\nlayer {}: {:.2f} µs\n{:<30} {:>6} {:>6} {:>6} {:>6}\n", layer, length * 1e6, "ops",
+                                 "starts", "waits", "works", "apart");
   double previous_end = 0; // end of the previous op in the layer
   for (const OpProfile& op : profile.ops) {
     if (op.layer != layer) continue;
@@ -58,14 +58,14 @@ std::string layer_timeline(const StepProfile& profile) {
                         op.end_spread * 1e6, bar);
     previous_end = end;
   }
-  text += "starts: its first block, from the layer's beginning; apart: between its blocks' first and last end\n"
-          ". started before its turn, - waiting for its input, = working, + some of its blocks have ended\n";
+  text += "starts: start of its first block, from the beginning of the layer; apart: time between the end of its first "
+          "and last block\n. started early, - waiting for input, = working, + some of its blocks have ended\n";
   return text;
 }
 
 std::string what_of(const StepProfile& profile) {
   if (profile.tokens > profile.streams) return fmt::format("one step of {} tokens", profile.tokens);
-  return profile.streams > 1 ? fmt::format("one decoding step of {} streams", profile.streams) : "one decoding step";
+  return profile.streams > 1 ? fmt::format("one decoding step of {} sequences", profile.streams) : "one decoding step";
 }
 
 } // namespace
@@ -129,7 +129,7 @@ StepProfile profile_step(core::Executor& executor, const core::Program& program,
 }
 
 std::string profile_table(const StepProfile& profile) {
-  if (profile.ops.empty()) return "this executor cannot tell where its time goes\n";
+  if (profile.ops.empty()) return "this executor does not support profiles\n";
   struct Line {
     std::string name;
     int64_t count = 0;
@@ -167,14 +167,13 @@ std::string profile_table(const StepProfile& profile) {
                         l.bytes / l.seconds / 1e9, 100 * floor / l.seconds, cell(l.seconds - floor),
                         computes ? fmt::format(" {:>9.1f}", l.flops / l.seconds / 1e12) : "");
   }
-  text += fmt::format("{:<44} {:>5} {:>10}{}{}\n", "the step undivided, on the host's clock", "", "",
+  text += fmt::format("{:<44} {:>5} {:>10}{}{}\n", "the whole step, on the host's clock", "", "",
                       waiting ? "           " : "", cell(profile.step_seconds));
-  text += fmt::format("roof: {:.1f} GB/s, measured; gap: time above what the bytes take there. ",
+  text += fmt::format("roof: {:.1f} GB/s, measured; gap: time above the minimum for these bytes. ",
                       profile.read_bytes_per_second / 1e9);
-  if (!waiting) return text + "Each op is timed by itself, with all of its start, which the step hides in part\n";
-  text +=
-      "Each op counts from the end of the one\nbefore it, in the step as it always runs; waiting: of that, until its "
-      "blocks had their input, on average\n";
+  if (!waiting) return text + "Each op is timed alone, including its launch, which the step partly hides\n";
+  text += "Each op counts from the end of the\nprevious one, as in a normal step; waiting: the part of it until its "
+          "blocks had their input, on average\n";
   return middle_layer(profile) < 0 ? text : text + layer_timeline(profile);
 }
 

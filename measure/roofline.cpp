@@ -31,7 +31,7 @@ models::Shape shape_of(const engine::LoadedModel& loaded) {
     }
     if (op.kind == core::OpKind::glu) s.ffn_width = program.values[op.outputs[0]].width;
   }
-  if (s.heads == 0 || s.ffn_width == 0) throw_error("roofline: this model has no attention or no SwiGLU to place");
+  if (s.heads == 0 || s.ffn_width == 0) throw_error("roofline: this model has no attention or no SwiGLU to measure");
   return s;
 }
 
@@ -55,9 +55,9 @@ void place(RooflineReport& report, engine::Device on, const core::RooflineReques
   options.depths.erase(std::unique(options.depths.begin(), options.depths.end()), options.depths.end());
   options.prompt = std::min(options.prompt, longest);
   // The model counts as one more part.
-  options.progress = [&](int64_t done, int64_t total) { progress("placing kernels", done, total + 1); };
+  options.progress = [&](int64_t done, int64_t total) { progress("measuring kernels", done, total + 1); };
   report.points = probe_kernels(shape_of(loaded), options);
-  progress("placing the model's steps", 99, 100);
+  progress("measuring the model's steps", 99, 100);
   try {
     for (RooflinePoint& p : probe_model(loaded, options, report.points)) report.points.push_back(std::move(p));
   } catch (const kernels::cuda::OutOfMemory& error) {

@@ -10,8 +10,7 @@ Medium decode_medium(std::span<const std::byte> bytes, const std::string& name, 
   if (!type_of_sound(bytes).empty()) return decode_sound(bytes, name);
   if (!type_of_picture(bytes).empty()) return decode_picture(bytes, name, limits);
   throw PictureError(
-      fmt::format("{}: is no picture that can be read, expected JPEG, PNG, WebP, GIF, BMP or PPM, and no "
-                  "sound, expected WAV, FLAC, MP3 or Ogg",
+      fmt::format("{}: not a supported image (JPEG, PNG, WebP, GIF, BMP or PPM) or audio file (WAV, FLAC, MP3 or Ogg)",
                   core::printable(name)));
 }
 

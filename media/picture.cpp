@@ -76,7 +76,7 @@ void check_size(int64_t width, int64_t height, const PictureLimits& limits) {
   if (width < 1 || height < 1) throw_error("has no pixels");
   constexpr int64_t kMaxSide = std::numeric_limits<int32_t>::max();
   if (width > kMaxSide || height > kMaxSide || width > limits.pixels / height)
-    throw_error("is {} × {} pixels, expected at most {} of them: make it smaller", width, height, limits.pixels);
+    throw_error("is {} × {} pixels, expected at most {} in total: make it smaller", width, height, limits.pixels);
 }
 
 Picture over_white(std::span<const uint8_t> rgba, int64_t width, int64_t height) {
@@ -112,11 +112,11 @@ Picture decode_picture(std::span<const std::byte> bytes, const std::string& name
     if (std::ssize(bytes) > limits.bytes)
       throw_error("has {} bytes, expected at most {}: make it smaller", bytes.size(), limits.bytes);
     const Format* format = format_of(bytes);
-    if (!format) throw_error("is no picture that can be read: expected JPEG, PNG, WebP, GIF, BMP or PPM");
+    if (!format) throw_error("is not a supported image: expected JPEG, PNG, WebP, GIF, BMP or PPM");
     DecodedPicture decoded = format->decode(bytes, limits);
     return oriented(std::move(decoded.picture), decoded.orientation);
   } catch (const std::bad_alloc&) {
-    throw PictureError(fmt::format("{}: not enough memory for the picture", core::printable(name)));
+    throw PictureError(fmt::format("{}: not enough memory for the image", core::printable(name)));
   } catch (const core::Error& error) {
     throw PictureError(fmt::format("{}: {}", core::printable(name), error.what()));
   }
@@ -140,7 +140,7 @@ std::string read_picture_file(const std::string& path, const PictureLimits& limi
   std::error_code failed;
   const auto bytes = std::filesystem::file_size(path, failed);
   if (!failed && bytes > static_cast<uintmax_t>(limits.bytes))
-    throw_error("{}: has {} bytes, expected at most {} of a picture: make it smaller", core::printable(path), bytes,
+    throw_error("{}: has {} bytes, expected at most {} for an image: make it smaller", core::printable(path), bytes,
                 limits.bytes);
   return core::read_text_file(path, limits.bytes); // the file may have grown
 }

@@ -101,7 +101,7 @@ Picture resize_rows(const Picture& from, int64_t height, Filter filter) {
 
 Picture resize(const Picture& picture, int64_t width, int64_t height, Filter filter) {
   if (picture.width < 1 || picture.height < 1 || width < 1 || height < 1)
-    throw std::logic_error("resize: a picture without pixels");
+    throw std::logic_error("resize: an image without pixels");
   Picture made = picture.width == width ? picture : resize_columns(picture, width, filter);
   return made.height == height ? made : resize_rows(made, height, filter);
 }

@@ -73,9 +73,10 @@ void check_encoding(Type type, int64_t cols, std::span<const float> importance) 
   const FormatInfo& info = format(type);
   if (!can_encode(type)) throw_error("{} can be read but not written", info.name);
   if (cols % info.block_weights != 0)
-    throw_error("rows of {} weights cannot be {}, which has blocks of {}", cols, info.name, info.block_weights);
+    throw_error("rows of {} weights cannot be stored as {}, which has blocks of {}", cols, info.name,
+                info.block_weights);
   if (!importance.empty() && static_cast<int64_t>(importance.size()) != cols)
-    throw_error("importance has {} factors for {} columns", importance.size(), cols);
+    throw_error("the importance has {} factors for {} columns", importance.size(), cols);
   const auto bad = std::find_if(importance.begin(), importance.end(), [](float f) { return !finite(f) || f < 0.0f; });
   if (bad != importance.end())
     throw_error("column {}: importance {} is not a finite number >= 0", bad - importance.begin(), *bad);

@@ -79,11 +79,12 @@ void StreamPositions::advance(const Batch& batch) {
     const int64_t position = batch.positions[i];
     Stream& to = streams[stream];
     if (recurrent_ && position != to.next && (position != 0 || begun[stream]))
-      throw_error("stream {} continues at position {}, but its recurrent state is that of position {}", stream,
-                  position, to.next);
+      throw_error("stream {} continues at position {}, but its recurrent state is at position {}", stream, position,
+                  to.next);
     if (!begun[stream] && !can_resume_at(to, position))
-      throw_error("stream {} continues at position {}, but its windows have lost what is seen from there", stream,
-                  position);
+      throw_error(
+          "stream {} continues at position {}, but its sliding windows no longer hold the positions visible from there",
+          stream, position);
     if (!begun[stream] && position == 0) to = {};
     begun[stream] = true;
     to.next = position + 1;
@@ -100,7 +101,7 @@ void StreamPositions::advance(int32_t stream, int64_t end) {
 
 void StreamPositions::set(int32_t stream, int64_t position) {
   if (stream < 0 || stream >= std::ssize(streams_))
-    throw_error("stream {}, expected 0 to {}", stream, streams_.size() - 1);
+    throw_error("stream {} is out of range, expected 0 to {}", stream, streams_.size() - 1);
   streams_[stream] = {position, position, position};
 }
 

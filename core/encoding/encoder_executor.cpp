@@ -73,8 +73,7 @@ class EncoderExecutor final : public Executor {
   void take(int32_t token, int64_t position, int32_t stream, bool wanted) {
     Text& text = texts_[stream];
     if (position > std::ssize(text.tokens) && !text.is_read)
-      throw_error("stream {} continues at position {}, but the text that it has ends at {}", stream, position,
-                  text.tokens.size());
+      throw_error("stream {} continues at position {}, but its text ends at {}", stream, position, text.tokens.size());
     const bool starts = position > 0 && token == program_.start_token;
     if (position < std::ssize(text.tokens) || (position == std::ssize(text.tokens) && !starts)) {
       text.tokens.resize(position);
@@ -82,7 +81,7 @@ class EncoderExecutor final : public Executor {
     }
     if (!text.is_read && starts) read(text, stream);
     if (!text.is_read) {
-      if (wanted) throw_error("the tokens of a text that an encoder reads have no logits");
+      if (wanted) throw_error("tokens read by the encoder have no logits");
       return text.tokens.push_back(token);
     }
     DecoderBatch& to = decoder_batch_;
@@ -130,7 +129,7 @@ std::unique_ptr<Executor> make_encoder_executor(const Program& encoder_program, 
   if (!std::ranges::equal(encoder_program.kv_layers, decoder_program.kv_layers, fit_each_other) ||
       encoder->block_layout().empty() || encoder->block_layout() != decoder->block_layout() ||
       encoder->block_bytes() != decoder->block_bytes())
-    throw_error("what the encoder keeps does not fit the decoder's caches");
+    throw_error("the encoder's output does not fit the decoder's caches");
   return std::make_unique<EncoderExecutor>(std::move(encoder), decoder_program, std::move(decoder));
 }
 

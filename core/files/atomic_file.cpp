@@ -36,7 +36,8 @@ void touch(std::span<const std::byte> bytes) {
 AtomicFile::AtomicFile(const std::string& path, uint64_t expected_bytes, mode_t mode) : path_(path) {
   struct stat info;
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
-    throw_error("{}: cannot be replaced: {}", path, S_ISDIR(info.st_mode) ? "is a directory" : "is not a regular file");
+    throw_error("{}: cannot be overwritten: {}", path,
+                S_ISDIR(info.st_mode) ? "is a directory" : "is not a regular file");
   struct statvfs disk;
   // 0: unknown size
   if (::statvfs(folder_of(path).c_str(), &disk) == 0 && disk.f_blocks != 0) {
@@ -123,7 +124,7 @@ void AtomicFile::publish() {
         0)
       temporary_path_ = name;
     else if (errno != EEXIST)
-      fail("give it a name");
+      fail("link it");
   }
   if (::rename(temporary_path_.c_str(), path_.c_str()) != 0) fail("rename to its name");
   ::close(fd_);

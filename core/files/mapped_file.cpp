@@ -81,7 +81,7 @@ MappedFile::GuardedRange* MappedFile::guard(const std::byte* data, size_t size) 
 
 void check_mappings() {
   if (unreported)
-    throw_error("a file was shortened while it was being read, or its disk failed: what was computed from it is wrong");
+    throw_error("a file was truncated while it was being read, or its disk failed: the results are wrong");
 }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
@@ -95,7 +95,7 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   if (!known) {
     problem = fmt::format("cannot read its size: {}", std::strerror(error));
   } else if (!S_ISREG(info.st_mode)) {
-    problem = S_ISDIR(info.st_mode) ? "is a directory; name a file" : "is not a regular file";
+    problem = S_ISDIR(info.st_mode) ? "is a directory; give a file" : "is not a regular file";
   } else if (info.st_size == 0) {
     problem = "is empty";
   } else {
@@ -127,11 +127,10 @@ void MappedFile::check() const {
   const bool known = ::fstat(fd_, &info) == 0;
   if (known && static_cast<uint64_t>(info.st_size) < size_)
     throw_error(
-        "{}: another program shortened it from {} to {} bytes while it was open; open it again when it is whole", path_,
-        size_, info.st_size);
+        "{}: another program truncated it from {} to {} bytes while it was open; open it again when it is complete",
+        path_, size_, info.st_size);
   if (missing)
-    throw_error("{}: a part of it could not be read: it was shortened for a while, or its disk failed; open it again",
-                path_);
+    throw_error("{}: a part could not be read: it was truncated for a while, or its disk failed; open it again", path_);
 }
 
 bool MappedFile::deleted() const {

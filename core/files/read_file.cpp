@@ -32,7 +32,7 @@ void check_output(const std::string& path, std::initializer_list<std::string> in
   std::error_code none_there;
   for (const std::string& input : inputs)
     if (std::filesystem::equivalent(path, input, none_there))
-      throw_error("{}: is read as well; name another file to write", path);
+      throw_error("{}: is also an input; choose another output file", path);
   const AtomicFile trial(path, 0); // discarded
 }
 

@@ -121,7 +121,7 @@ class Builder {
   bool key(std::string& name) {
     std::vector<Member>& members = open_.back().members;
     if (kIsOrdered && members.size() == limits_.members)
-      refuse("has an object of more than {} members", limits_.members);
+      refuse("has an object with more than {} members", limits_.members);
     members.emplace_back(std::move(name), nullptr);
     return true;
   }
@@ -143,8 +143,8 @@ class Builder {
     return put(std::move(value));
   }
   [[noreturn]] bool parse_error(size_t byte, const std::string&, const typename Json::exception& error) {
-    if (dynamic_cast<const typename Json::out_of_range*>(&error)) refuse("has a number that is too large");
-    refuse("is no JSON: at byte {}", byte);
+    if (dynamic_cast<const typename Json::out_of_range*>(&error)) refuse("contains a number that is too large");
+    refuse("is not valid JSON: error at byte {}", byte);
   }
 
  private:
@@ -157,7 +157,7 @@ class Builder {
 
   bool open(Json empty) {
     if (open_.size() == limits_.depth) refuse("nests deeper than {} levels", limits_.depth);
-    if (++containers_ > limits_.containers) refuse("has more than {} objects and lists", limits_.containers);
+    if (++containers_ > limits_.containers) refuse("has more than {} objects and arrays", limits_.containers);
     open_.push_back({std::move(empty), {}});
     return true;
   }

@@ -87,7 +87,7 @@ class ThreadCommunicator final : public Communicator {
 void place_part(std::span<const float> part, int64_t rows, int64_t first, std::span<float> whole) {
   if (rows == 0) return;
   const int64_t columns = std::ssize(part) / rows, width = std::ssize(whole) / rows;
-  if (first < 0 || first + columns > width) throw_error("a rank sends a part that lies outside of the whole");
+  if (first < 0 || first + columns > width) throw_error("a rank sent a part outside the whole");
   for (int64_t row = 0; row < rows; ++row)
     std::copy_n(part.begin() + row * columns, columns, whole.begin() + row * width + first);
 }

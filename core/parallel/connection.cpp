@@ -29,7 +29,7 @@ void watch(int socket) {
 Connection::Connection(int socket, std::string peer) : socket_(socket), peer_(std::move(peer)) { watch(socket_); }
 Connection::~Connection() { ::close(socket_); }
 void Connection::close() { ::shutdown(socket_, SHUT_RDWR); }
-void Connection::gone() const { throw_error("{} is gone", peer_); }
+void Connection::gone() const { throw_error("lost the connection to {}", peer_); }
 
 void Connection::send(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {

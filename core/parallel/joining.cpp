@@ -195,11 +195,11 @@ class Reception {
     std::unique_ptr<Connection> link = caller.take(fmt::format("rank {}", rank));
     if (claims.ranks != static_cast<uint32_t>(me_.ranks) || rank < 1 || rank >= me_.ranks || claims.channel > 1) {
       link->send_text(fmt::format("rank 0 waits for ranks 1 to {}", me_.ranks - 1));
-      throw_error("rank 0: rank {} of {} has come, expected ranks 1 to {}", rank, claims.ranks, me_.ranks - 1);
+      throw_error("rank 0: rank {} of {} connected, expected ranks 1 to {}", rank, claims.ranks, me_.ranks - 1);
     }
     auto& place = (claims.channel == 0 ? links_.commands : links_.values)[static_cast<size_t>(rank)];
     if (place || theirs != what_) {
-      const std::string why = place ? "has come twice" : fmt::format("runs {}, and rank 0 {}", theirs, what_);
+      const std::string why = place ? "connected twice" : fmt::format("runs {}, but rank 0 runs {}", theirs, what_);
       link->send_text(fmt::format("rank {} {}", rank, why));
       throw_error("rank {} {}", rank, why);
     }
@@ -214,8 +214,8 @@ class Reception {
       if (!links_.values[rank]) names += fmt::format("{}{}", names.empty() ? "" : ", ", rank);
     if (const int count = links_.rejected_callers + static_cast<int>(callers_.size()); count > 0)
       rejected_callers =
-          fmt::format("; {} caller{} did not know the secret (RIDGE_RANK_SECRET)", count, count == 1 ? "" : "s");
-    throw_error("rank {} of {} did not come within {:g} s (RIDGE_RANK_TIMEOUT){}", names, me_.ranks,
+          fmt::format("; {} caller{} had the wrong secret (RIDGE_RANK_SECRET)", count, count == 1 ? "" : "s");
+    throw_error("rank {} of {} did not connect within {:g} s (RIDGE_RANK_TIMEOUT){}", names, me_.ranks,
                 me_.patience_seconds, rejected_callers);
   }
 
@@ -236,7 +236,7 @@ class Call {
 
   // Retries, because another server on the port may go away.
   std::unique_ptr<Connection> connect(uint32_t channel) {
-    const char* found = "rank 0 does not answer";
+    const char* found = "no answer from rank 0";
     do {
       const Deadline deadline = std::min(end_, seconds_from_now(me_.exchange_seconds));
       if (Socket socket = connect_to(me_.host, me_.port, deadline)) {
@@ -244,7 +244,7 @@ class Call {
           let_block(socket);
           return std::make_unique<Connection>(socket.release(), "rank 0");
         }
-        found = "what answers is no rank 0 of this version,";
+        found = "no rank 0 of this version";
       }
       std::this_thread::sleep_for(kPause);
     } while (milliseconds_until(end_) > 0);
@@ -261,8 +261,7 @@ class Call {
     if (proof.magic != kMagic) return false;
     const Challenges challenges = {hello.challenge, proof.challenge};
     if (!same(proof.mac, mac_of_rank_0(secret_, challenges)))
-      throw_error("rank {}: what answers at {} port {} does not know this rank's secret; every rank needs the same "
-                  "(RIDGE_RANK_SECRET)",
+      throw_error("rank {}: the peer at {} port {} has another secret; all ranks need the same RIDGE_RANK_SECRET",
                   me_.rank, me_.host, me_.port);
     Claim claim = {{static_cast<uint32_t>(me_.rank), static_cast<uint32_t>(me_.ranks), channel,
                     static_cast<uint32_t>(what_.size())},

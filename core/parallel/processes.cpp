@@ -43,7 +43,7 @@ class ProcessCommunicator final : public Communicator {
       for (int from = 1; from < ranks_; ++from) {
         const auto at = values_[from]->receive_value<int64_t>();
         const auto elements = values_[from]->receive_value<std::ptrdiff_t>();
-        if (elements < 0 || elements > std::ssize(whole)) throw_error("rank {} sends more than there is", from);
+        if (elements < 0 || elements > std::ssize(whole)) throw_error("rank {} sent too much data", from);
         received_.resize(static_cast<size_t>(elements));
         values_[from]->receive_values(std::span(received_));
         place_part(received_, rows, at, whole);
@@ -104,7 +104,7 @@ template <typename T>
 std::vector<T> receive_list(Connection& from) {
   constexpr uint64_t kMax = uint64_t{1} << 40; // bytes
   const auto count = from.receive_value<uint64_t>();
-  if (count > kMax / sizeof(T)) throw_error("rank 0 sends a list of {} elements", count);
+  if (count > kMax / sizeof(T)) throw_error("rank 0 sent a list of {} elements", count);
   std::vector<T> list(count);
   from.receive_values(std::span(list));
   return list;
@@ -135,7 +135,7 @@ class RemoteExecutor final : public Executor {
     send_list(*commands_, batch.block_ends);
     finish();
   }
-  std::span<const float> logits(int64_t) override { throw std::logic_error("logits are the first rank's"); }
+  std::span<const float> logits(int64_t) override { throw std::logic_error("only the first rank has logits"); }
   int64_t saved_floats() const override { return facts_.saved_floats; }
   void save_state(int32_t stream, std::span<float> state, int64_t position) override {
     begin(Command::save_state);
@@ -213,7 +213,7 @@ void run_command(Executor& executor, Connection& from) {
   const auto receive_blocks = [&] {
     const auto count = from.receive_value<uint64_t>();
     const auto each = static_cast<size_t>(executor.block_bytes());
-    if (count > static_cast<uint64_t>(executor.config().context)) throw_error("rank 0 asks for {} blocks", count);
+    if (count > static_cast<uint64_t>(executor.config().context)) throw_error("rank 0 requested {} blocks", count);
     bytes.resize(count * each);
     for (size_t i = 0; i < count; ++i) blocks.push_back(bytes.data() + i * each);
   };
@@ -277,7 +277,7 @@ void run_command(Executor& executor, Connection& from) {
     });
     break;
   }
-  default: throw_error("rank 0 sends command {}, which there is not", static_cast<int>(command));
+  default: throw_error("rank 0 sent the unknown command {}", static_cast<int>(command));
   }
   from.send_text(problem);
   if (!problem.empty()) return;

@@ -21,9 +21,8 @@ namespace ridge::core {
 namespace {
 
 constexpr size_t kMinCharacters = 16;
-constexpr const char* kHowToSet =
-    "set RIDGE_RANK_SECRET, or RIDGE_RANK_SECRET_FILE, to the same for every rank, such as "
-    "what `openssl rand -hex 32` prints";
+constexpr const char* kHowToSet = "set RIDGE_RANK_SECRET or RIDGE_RANK_SECRET_FILE to the same value for every rank, "
+                                  "such as the output of `openssl rand -hex 32`";
 
 const char* environment(const char* name) {
   const char* text = std::getenv(name);
@@ -32,9 +31,8 @@ const char* environment(const char* name) {
 
 std::string checked(std::string secret, const char* from) {
   if (secret.size() < kMinCharacters)
-    throw Error(
-        fmt::format("{}: expected at least {} characters that nobody can guess: {}", from, kMinCharacters, kHowToSet),
-        Error::kUsage);
+    throw Error(fmt::format("{}: expected at least {} random characters: {}", from, kMinCharacters, kHowToSet),
+                Error::kUsage);
   return secret;
 }
 
@@ -46,7 +44,7 @@ std::string trimmed(std::string text) {
 }
 
 [[noreturn]] void fail_file(const std::string& path, const char* what) {
-  throw_error("the ranks' secret {}: {}: {}; or {}", path, what, std::strerror(errno), kHowToSet);
+  throw_error("rank secret {}: {}: {}; or {}", path, what, std::strerror(errno), kHowToSet);
 }
 
 // Writes, then links, so that the first of concurrent processes wins.
@@ -56,7 +54,7 @@ void make_secret_file(const std::string& path) {
   core::create_private_folders(std::filesystem::path(path).parent_path().string(), ignored);
   std::string name = path + ".XXXXXX";
   const int file = ::mkostemp(name.data(), O_CLOEXEC); // mode 0600
-  if (file < 0) fail_file(path, "cannot be made");
+  if (file < 0) fail_file(path, "cannot be created");
   std::string secret;
   for (const std::byte byte : random_challenge()) secret += fmt::format("{:02x}", static_cast<unsigned>(byte));
   const bool good = ::write(file, secret.data(), secret.size()) == std::ssize(secret) && ::fsync(file) == 0 &&
@@ -65,7 +63,7 @@ void make_secret_file(const std::string& path) {
   ::close(file);
   ::unlink(name.c_str());
   errno = reason;
-  if (!good) fail_file(path, "cannot be made");
+  if (!good) fail_file(path, "cannot be created");
 }
 
 std::string read_secret_file(const std::string& path) {
@@ -77,7 +75,7 @@ std::string read_secret_file(const std::string& path) {
   const ssize_t bytes = known && S_ISREG(info.st_mode) ? ::read(file, secret.data(), secret.size()) : 0;
   ::close(file);
   if (!known || !S_ISREG(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0 || bytes < 32)
-    throw_error("the ranks' secret {}: is no file with a secret that only its user can read; remove it", path);
+    throw_error("rank secret {}: expected a regular file with a secret that only its owner can read; remove it", path);
   secret.resize(static_cast<size_t>(bytes));
   return secret;
 }
@@ -87,7 +85,7 @@ std::string read_secret_file(const std::string& path) {
 Challenge random_challenge() {
   Challenge challenge;
   if (::getrandom(challenge.data(), challenge.size(), 0) != std::ssize(challenge)) // up to 256 bytes are whole
-    throw_error("the kernel gives no random numbers: {}", std::strerror(errno));
+    throw_error("the kernel returned no random numbers: {}", std::strerror(errno));
   return challenge;
 }
 
@@ -119,11 +117,10 @@ std::string find_rank_secret(bool one_host) {
   if (const char* path = environment("RIDGE_RANK_SECRET_FILE"))
     return checked(trimmed(read_text_file(path)), "RIDGE_RANK_SECRET_FILE");
   if (!one_host)
-    throw Error(
-        fmt::format("ranks of several hosts have to know a secret, so that no stranger takes part: {}", kHowToSet),
-        Error::kUsage);
+    throw Error(fmt::format("ranks on several hosts need a shared secret to keep others out: {}", kHowToSet),
+                Error::kUsage);
   const std::string folder = cache_folder();
-  if (folder.empty()) throw_error("no home folder for the ranks' secret: {}", kHowToSet);
+  if (folder.empty()) throw_error("no home folder to store the rank secret: {}", kHowToSet);
   const std::string path = folder + "/rank-secret";
   make_secret_file(path);
   return read_secret_file(path);

@@ -116,7 +116,7 @@ Socket::~Socket() {
 
 std::vector<Socket> listen_at(const std::string& host, int port, bool loopback) {
   const auto fail = [&] {
-    throw_error("rank 0: cannot listen at {} port {} (one above MASTER_PORT): {}", host, port, std::strerror(errno));
+    throw_error("rank 0: cannot listen at {} port {} (MASTER_PORT + 1): {}", host, port, std::strerror(errno));
   };
   const Addresses all = addresses_of(host, port);
   std::vector<Socket> sockets;

@@ -27,7 +27,7 @@ constexpr OtherName kOtherNames[] = {{"typical", SamplerKind::typ_p},
 
 void append(SamplerOrder& order, SamplerKind kind, std::string_view flag) {
   if (std::ranges::find(order, kind) != order.end())
-    throw Error(fmt::format("{}: {} is there twice", flag, name_of(kind)), Error::kUsage);
+    throw Error(fmt::format("{}: {} is listed twice", flag, name_of(kind)), Error::kUsage);
   order.push_back(kind);
 }
 
@@ -73,9 +73,9 @@ SamplerOrder parse_order(std::string_view text, std::string_view flag) {
     if (name.empty()) continue;
     SamplerKind kind;
     if (!find_sampler(name, kind))
-      throw Error(fmt::format("{}: there is no sampler \"{}\"; there are {}", flag, printable(name, 32),
-                              fmt::join(kNames, " ")),
-                  Error::kUsage);
+      throw Error(
+          fmt::format("{}: unknown sampler \"{}\"; expected {}", flag, printable(name, 32), fmt::join(kNames, " ")),
+          Error::kUsage);
     append(order, kind, flag);
   }
   return order;
@@ -86,7 +86,7 @@ SamplerOrder parse_order_letters(std::string_view letters, std::string_view flag
   for (const char letter : letters) {
     SamplerKind kind;
     if (!find_sampler(letter, kind))
-      throw Error(fmt::format("{}: no sampler has the letter \"{}\"; the letters {} stand for {}", flag,
+      throw Error(fmt::format("{}: unknown sampler letter \"{}\"; the letters {} stand for {}", flag,
                               printable(std::string_view(&letter, 1), 4), kLetters, fmt::join(kNames, " ")),
                   Error::kUsage);
     append(order, kind, flag);

@@ -39,8 +39,9 @@ uint64_t parse_bytes(const std::string& text, const char* flag) {
     if (unit == std::string(1, prefix) + "b") factor = decimal;
   }
   if (problem != std::errc() || factor == 0 || !(number > 0) || number * factor > 1e18)
-    throw Error(fmt::format("{}: '{}' is no size; expected one like 4.2GiB, 4200MB or a number of bytes", flag, text),
-                Error::kUsage);
+    throw Error(
+        fmt::format("{}: '{}' is not a size; expected one like 4.2GiB, 4200MB or a number of bytes", flag, text),
+        Error::kUsage);
   return static_cast<uint64_t>(number * factor);
 }
 

@@ -30,9 +30,9 @@ core::AdapterOption parse_adapter(const std::string& text) {
   const char *begin = text.data() + colon + 1, *end = text.data() + text.size();
   if (const auto [at, error] = std::from_chars(begin, end, option.scale);
       error != std::errc() || at != end || !(std::abs(option.scale) <= kMaxScale))
-    throw Error(
-        fmt::format("--lora {}: '{}' is no scale from -{} to {}", text, text.substr(colon + 1), kMaxScale, kMaxScale),
-        Error::kUsage);
+    throw Error(fmt::format("--lora {}: '{}' is not a scale from -{} to {}", text, text.substr(colon + 1), kMaxScale,
+                            kMaxScale),
+                Error::kUsage);
   return option;
 }
 
@@ -43,7 +43,7 @@ std::vector<core::AdapterOption> parse_adapters(const std::string& text) {
   if (std::filesystem::exists(text)) return {{text}};
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
-    if (end == begin) throw Error(fmt::format("--lora {}: a file without a name", text), Error::kUsage);
+    if (end == begin) throw Error(fmt::format("--lora {}: the file name is missing", text), Error::kUsage);
     adapters.push_back(parse_adapter(text.substr(begin, end - begin)));
     begin = end + 1;
   }
@@ -63,12 +63,12 @@ LoadedModel with_adapters(LoadedModel model, std::span<const core::AdapterOption
 std::vector<core::AdapterUse> adapter_uses(std::span<const core::Adapter> adapters, std::span<const float> scales,
                                            std::span<const int32_t> text) {
   if (!scales.empty() && scales.size() != adapters.size())
-    throw_error("scales for {} adapters, and the model has {}", scales.size(), adapters.size());
+    throw_error("scales given for {} adapters, but the model has {}", scales.size(), adapters.size());
   std::vector<core::AdapterUse> uses;
   for (size_t i = 0; i < adapters.size(); ++i) {
     const float scale = scales.empty() ? adapters[i].scale : scales[i];
     if (!(std::abs(scale) <= kMaxScale))
-      throw_error("adapter {}: a scale of {}, expected -{} to {}", i, scale, kMaxScale, kMaxScale);
+      throw_error("adapter {}: the scale is {}, expected -{} to {}", i, scale, kMaxScale, kMaxScale);
     const int64_t from = adapters[i].invocation.empty() ? 0 : find_last(text, adapters[i].invocation);
     uses.push_back({scale, from < 0 ? std::numeric_limits<int32_t>::max() : static_cast<int32_t>(from)});
   }

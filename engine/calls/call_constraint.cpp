@@ -119,7 +119,7 @@ void CallConstraint::apply(std::span<float> logits) {
 
 void CallConstraint::accept(int32_t token) {
   if (bound_) return matcher_.accept(token);
-  if (!allows(token)) throw_error("token {} cannot begin a call here", token);
+  if (!allows(token)) throw_error("token {} cannot start a tool call here", token);
   const std::string_view piece = tokenizer_.piece(token);
   const auto bind = [&](const std::string& text) {
     matcher_.accept_text(text);

@@ -17,9 +17,9 @@ void add_tool(ToolUse& use, const Json& function) {
   };
   const std::string name = text("name");
   if (!text::is_tool_name(name))
-    throw_error("name: expected at most {} letters, digits, and characters of \"_-./\"", text::kMaxToolName);
+    throw_error("name: expected at most {} letters, digits and characters of \"_-./\"", text::kMaxToolName);
   if (std::ranges::find(use.tools, name, &text::Tool::name) != use.tools.end())
-    throw_error("name: there is another tool called {}", name);
+    throw_error("name: another tool has the name {}", name);
   Json parameters = function.contains("parameters") ? function["parameters"] : Json();
   if (parameters.is_null()) parameters = Json::object();
   if (parameters == true) parameters = Json::object();
@@ -31,11 +31,11 @@ void add_tool(ToolUse& use, const Json& function) {
   try {
     schema = text::clean_schema(parameters);
   } catch (const Error& error) {
-    throw_error("parameters: those of {} are no schema: {}", name, error.what());
+    throw_error("parameters of {}: invalid schema: {}", name, error.what());
   }
   const Json& type = schema["type"];
   if (type != "object" && !(type.is_array() && std::ranges::find(type, "object") != type.end()))
-    throw_error("parameters: those of {} are no schema of an object", name);
+    throw_error("parameters of {}: expected the schema of an object", name);
   schema["type"] = "object";
   // Unspecified parameters mean that there are none. In other schemas, empty `properties` restrict nothing.
   const auto says = [](const auto& entry) { return entry.key() != "type" && text::is_enforced(entry.key()); };

@@ -176,7 +176,7 @@ void ChatRequests::set_prompt(Generation& generation, const text::jinja::Tainted
     generation.prompt = tokens_of(prompt);
     return;
   }
-  if (!model_.pictures) throw_error("a picture of this conversation is not there any more: send it again");
+  if (!model_.pictures) throw_error("an image of this conversation is no longer available: send it again");
   const text::Tokenizer& tokenizer = model_.need_tokenizer();
   PicturePrompt read = model_.pictures->prompt_of(
       tokenizer, prompt, [&](const text::jinja::TaintedText& begin) { return chat_tokens(tokenizer, begin); });

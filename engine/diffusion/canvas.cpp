@@ -30,9 +30,7 @@ Diffusion diffusion_of(const gguf::File& file, const core::DiffusionParams& para
   Diffusion how = {.params = params};
   const int64_t mask = file.get_int("tokenizer.ggml.mask_token_id", -1);
   if (mask < 0 || mask > INT32_MAX)
-    throw_error("{}: tokenizer.ggml.mask_token_id is missing: a model that writes by diffusion needs a token for "
-                "places that are not decided",
-                file.path());
+    throw_error("{}: tokenizer.ggml.mask_token_id is missing; a diffusion model needs it", file.path());
   how.mask = static_cast<int32_t>(mask);
   how.shifted = file.get_bool("diffusion.shift_logits", true);
   const auto usual = std::ranges::find(kUsual, file.get_string("general.architecture", ""), &Usual::architecture);

@@ -349,10 +349,10 @@ std::string what_would_fit(const core::Program& program, const Fit& fit, int64_t
   for (const auto& [type, bits] : kTypes) {
     const double bytes = static_cast<double>(parameters) * bits / 8;
     if (bytes < now && bytes <= room)
-      return fmt::format("a {} of it would fit with -c {} (about {} of weights)", type, config.context,
+      return fmt::format("a {} version would fit with -c {} (about {} of weights)", type, config.context,
                          core::human_bytes(bytes));
   }
-  return fmt::format("no type of it would: at most {} of weights have room with -c {}",
+  return fmt::format("no smaller type would fit: at most {} of weights have room with -c {}",
                      core::human_bytes(std::max(room, 0.0)), config.context);
 }
 

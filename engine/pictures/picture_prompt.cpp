@@ -36,13 +36,14 @@ PicturePrompt picture_prompt(const text::Tokenizer& tokenizer, PictureReader& re
     builder.add_text(text.substr(0, mark));
     if (mark == text.npos) break;
     if (next == media.size())
-      throw_error("the text has a {} more than there are pictures and sounds, which are {}", kPictureMark,
+      throw_error("the text contains more {} markers than there are images and audio files ({})", kPictureMark,
                   media.size());
     builder.add_pieces(reader.read(media[next++]));
     text.remove_prefix(mark + kPictureMark.size());
   }
   if (next < media.size())
-    throw_error("the text has {} times {}, but there are {} pictures and sounds", next, kPictureMark, media.size());
+    throw_error("the text contains {} times {}, but there are {} images and audio files", next, kPictureMark,
+                media.size());
   PicturePrompt prompt = std::move(builder).finish();
   if (tokenizer.add_eos()) prompt.tokens.push_back(tokenizer.eos());
   return prompt;

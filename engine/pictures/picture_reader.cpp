@@ -151,7 +151,7 @@ const models::sound::Model& Encoders::for_sounds() const {
 int64_t Encoders::row_width() const {
   const int64_t width = pictures ? row_width_of(*pictures) : row_width_of(*sounds);
   if (pictures && sounds && row_width_of(*sounds) != width)
-    throw_error("{}: its encoder of pictures makes rows of {} elements, that of sound of {}", path, width,
+    throw_error("{}: its image encoder produces rows of {} elements, its audio encoder rows of {}", path, width,
                 row_width_of(*sounds));
   return width;
 }
@@ -181,7 +181,7 @@ int64_t encoder_row_width(const std::string& path) {
 void check_row_width(const std::string& encoder, int64_t width, const core::Program& program,
                      const std::string& model) {
   if (program.row_width != width)
-    throw_error("{}: makes rows of {} elements, {} takes {}: the two files do not belong together", encoder, width,
+    throw_error("{}: produces rows of {} elements, but {} takes {}: the files do not belong together", encoder, width,
                 model, program.row_width);
 }
 
@@ -199,7 +199,7 @@ std::unique_ptr<core::Executor> PictureReader::executor_of(const models::vision:
       return kernels::cuda::make_cuda_executor(stage.program, config, cuda);
     } catch (const kernels::cuda::OutOfMemory& error) {
       options_.gpu = -1;
-      if (options_.note) options_.note(fmt::format("pictures and sounds are encoded on the CPU: {}", error.what()));
+      if (options_.note) options_.note(fmt::format("images and audio are encoded on the CPU: {}", error.what()));
     }
   return kernels::cpu::make_cpu_executor(stage.program, config);
 }
@@ -342,8 +342,8 @@ void PictureReader::finish(EncodedTile& encoded, const Sized& sized) const {
     encoded.rows = {chosen, chosen->data()};
   }
   if (!all_finite(encoded.all_rows(), options_.threads))
-    throw_error("{}: gives no numbers for a {}: the file is broken", file_.path(),
-                sized.size.media == models::vision::Media::picture ? "picture" : "sound");
+    throw_error("{}: produced NaN or infinite values for {}: the file is damaged", file_.path(),
+                sized.size.media == models::vision::Media::picture ? "an image" : "audio");
   file_.check();
 }
 

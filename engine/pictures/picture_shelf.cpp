@@ -103,7 +103,7 @@ PictureShelf::prompt_of(const text::Tokenizer& tokenizer, const text::jinja::Tai
   PicturePromptBuilder builder(tokenizer, tokens_of(text.part(before())));
   while (!mark.empty()) {
     const std::shared_ptr<const ShelvedPicture> picture = find(mark);
-    if (!picture) throw_error("a picture of this conversation is not there any more: send it again");
+    if (!picture) throw_error("an image of this conversation is no longer available: send it again");
     builder.add_pieces(picture->pieces);
     rest.remove_prefix(mark.data() + mark.size() - rest.data());
     mark = find_mark(rest);

@@ -45,7 +45,7 @@ class Reader {
     while (!bytes.empty()) {
       const ssize_t count = ::read(fd_, bytes.data(), bytes.size());
       if (count < 0 && errno == EINTR) continue;
-      if (count <= 0) throw_error("{}: ends too early", path_);
+      if (count <= 0) throw_error("{}: the file is truncated", path_);
       bytes = bytes.subspan(static_cast<size_t>(count));
     }
   }
@@ -83,7 +83,7 @@ PrefixFiles::PrefixFiles(std::string folder, int64_t budget, std::string key, co
       warn_(std::move(warn)) {
   std::error_code error;
   core::create_private_folders(folder_, error);
-  if (!fs::is_directory(folder_, error)) throw_error("--cache-dir: {}: is no folder and cannot be made", folder_);
+  if (!fs::is_directory(folder_, error)) throw_error("--cache-dir: {}: not a folder, and cannot be created", folder_);
   const std::string ours = fmt::format("{:016x}-", key_);
   for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
@@ -91,7 +91,7 @@ PrefixFiles::PrefixFiles(std::string folder, int64_t budget, std::string key, co
     try {
       entries_.push_back(read_entry(at->path().string()));
     } catch (const std::exception& problem) {
-      warn_(fmt::format("{}; left out", problem.what()));
+      warn_(fmt::format("{}; skipped", problem.what()));
     }
   }
   if (error) throw_error("--cache-dir: {}: {}", folder_, error.message());
@@ -112,14 +112,14 @@ PrefixFiles::Entry PrefixFiles::read_entry(const std::string& path) const {
   Reader reader(path);
   Header header;
   reader.read(std::as_writable_bytes(std::span(&header, 1)));
-  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) refuse("is no file of cached prefixes");
+  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) refuse("not a file of cached prefixes");
   if (header.checksum != checksum_of(std::as_bytes(std::span(&header, 1)).first(offsetof(Header, checksum))))
-    refuse("its header is damaged");
+    refuse("the header is damaged");
   if (header.key != key_ || header.block_bytes != shape_.block_bytes || header.state_elements != shape_.state_elements)
-    refuse("is of another model or another cache");
+    refuse("belongs to another model or cache configuration");
   if (header.tokens < 1 || header.tokens > limits_.context || header.first < 0 || header.first >= header.tokens ||
       header.states < 0 || header.states > header.tokens)
-    refuse("its sizes make no sense");
+    refuse("the sizes are inconsistent");
   Entry entry{path, header.first, {}, {}, true, nullptr};
   const int64_t blocks =
       (header.tokens + shape_.block_positions - 1) / shape_.block_positions - header.first / shape_.block_positions;
@@ -128,7 +128,7 @@ PrefixFiles::Entry PrefixFiles::read_entry(const std::string& path) const {
   const int64_t payload =
       blocks * shape_.block_bytes + header.states * shape_.state_elements * static_cast<int64_t>(sizeof(float));
   if (header.blocks != blocks || reader.size() != static_cast<int64_t>(sizeof(Header)) + index_bytes + payload)
-    refuse("has not the size that its header says");
+    refuse("the file size does not match the header");
   entry.tokens.resize(header.tokens);
   entry.states.resize(header.states);
   reader.read(bytes_of(entry.tokens));
@@ -136,13 +136,13 @@ PrefixFiles::Entry PrefixFiles::read_entry(const std::string& path) const {
   core::Hash sum;
   sum.add(bytes_of(entry.tokens));
   sum.add(bytes_of(entry.states));
-  if (sum.value() != header.index_checksum) refuse("its tokens are damaged");
+  if (sum.value() != header.index_checksum) refuse("the tokens are damaged");
   const bool known = std::ranges::all_of(
       entry.tokens, [&](int32_t token) { return (token >= 0 && token < limits_.vocab) || is_adapter_mark(token); });
   const bool placed =
       std::ranges::is_sorted(entry.states, std::less_equal()) &&
       std::ranges::all_of(entry.states, [&](int64_t at) { return at > entry.first && at <= header.tokens; });
-  if (!known || !placed) refuse("its tokens or positions make no sense");
+  if (!known || !placed) refuse("invalid tokens or positions");
   return entry;
 }
 
@@ -223,7 +223,7 @@ bool PrefixFiles::read_part(const Entry& known, const PrefixStore::MakeBlock& ma
     fs::last_write_time(entry.path, fs::file_time_type::clock::now(), ignored);
     return true;
   } catch (const Error& error) {
-    if (fs::exists(known.path, ignored)) warn_(fmt::format("{}; left out", error.what()));
+    if (fs::exists(known.path, ignored)) warn_(fmt::format("{}; skipped", error.what()));
     return false; // else another program evicted it
   }
 }

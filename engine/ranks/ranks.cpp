@@ -69,7 +69,7 @@ class SharedCommunicator final : public core::Communicator {
   const std::shared_ptr<const SharedModel> model_;
 };
 
-constexpr const char* kByItself = "start it by itself, without torchrun or mpirun (WORLD_SIZE)";
+constexpr const char* kByItself = "start it directly, without torchrun or mpirun (WORLD_SIZE)";
 
 } // namespace
 
@@ -86,7 +86,7 @@ std::vector<int> parse_gpus(const std::string& list) {
     if (problem != std::errc() || end != word.data() + word.size() || gpu < 0)
       throw Error(fmt::format("--gpus {}: expected numbers of GPUs, such as 0,1", list), Error::kUsage);
     if (std::ranges::count(gpus, gpu) > 0)
-      throw Error(fmt::format("--gpus {}: GPU {} comes twice", list, gpu), Error::kUsage);
+      throw Error(fmt::format("--gpus {}: GPU {} is listed twice", list, gpu), Error::kUsage);
     gpus.push_back(gpu);
   }
   return gpus;
@@ -94,12 +94,12 @@ std::vector<int> parse_gpus(const std::string& list) {
 
 std::vector<int> gpus_to_use(const std::vector<int>& named, int ranks, int here) {
   for (const int gpu : named)
-    if (gpu >= here) throw Error(fmt::format("--gpus: there is no GPU {}; they count from 0", gpu), Error::kUsage);
+    if (gpu >= here) throw Error(fmt::format("--gpus: there is no GPU {}; numbers start at 0", gpu), Error::kUsage);
   std::vector<int> gpus = named;
   if (gpus.empty())
     for (int gpu = 0; gpu < std::min(here, kernels::cuda::kMaxRanks); ++gpu) gpus.push_back(gpu);
   if (ranks > std::ssize(gpus))
-    throw Error(fmt::format("--tensor-parallel and --pipeline ask for {} GPUs, and there {} {}", ranks,
+    throw Error(fmt::format("--tensor-parallel and --pipeline need {} GPUs, but there {} {}", ranks,
                             gpus.size() == 1 ? "is" : "are", gpus.size()),
                 Error::kUsage);
   if (ranks > 0) gpus.resize(static_cast<size_t>(ranks));
@@ -162,8 +162,9 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
   };
   if (!shared_model.expired()) return start(program, config);
   if (shared_one)
-    throw_error("several processes share out one model, with one setting, and this is a second: give only one, or {}",
-                kByItself);
+    throw_error(
+        "several processes can share only one model with one setting, and this is a second: give only one, or {}",
+        kByItself);
   int64_t bytes = 0;
   for (const core::Weight& weight : program.weights) bytes += weight.total_bytes();
   const std::string what = fmt::format(
@@ -172,7 +173,7 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
       core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type), config.exact ? "exact" : "fast");
   core::ProcessLinks links = core::join_processes(me, what, core::find_rank_secret(me.one_host));
   if (links.rejected_callers > 0)
-    note(fmt::format("{} caller{} did not know the ranks' secret", links.rejected_callers,
+    note(fmt::format("{} caller{} had the wrong rank secret", links.rejected_callers,
                      links.rejected_callers == 1 ? "" : "s"));
   auto communicator = core::make_process_communicator(std::move(links.values), me.rank, me.ranks);
   core::ExecutorConfig own = config_of_ranks(program, config);
@@ -199,7 +200,8 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
 
 void need_one_process(std::string_view command, std::string_view why) {
   if (const int ranks = core::ProcessRank::from_environment().ranks; ranks > 1)
-    throw Error(fmt::format("{}: is one of {} processes, and {}: {}", command, ranks, why, kByItself), Error::kUsage);
+    throw Error(fmt::format("{}: runs as one of {} processes, but {}: {}", command, ranks, why, kByItself),
+                Error::kUsage);
 }
 
 } // namespace ridge::engine

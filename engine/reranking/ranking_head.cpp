@@ -24,7 +24,7 @@ bool answers_yes(const gguf::File& file) {
 
 std::vector<float> decoded(const gguf::File& file, const gguf::Tensor& tensor) {
   const quant::FormatInfo* format = tensor.type.format();
-  if (!format) throw_error("{}: {}: its type has no weights", file.path(), tensor.name);
+  if (!format) throw_error("{}: {}: its type is not a weight type", file.path(), tensor.name);
   std::vector<float> values(static_cast<size_t>(tensor.weights()));
   format->decode(tensor.data.data(), tensor.weights(), values.data());
   return values;
@@ -43,7 +43,7 @@ RankingHead::RankingHead(const gguf::File& file, const text::Tokenizer& tokenize
       dense_(read(file, "cls", width)), out_(read(file, kOutput, width)) {
   if (const gguf::Tensor* norm = file.find_tensor("cls.norm.weight")) {
     if (norm->weights() != width)
-      throw_error("{}: {} has {} weights, not {}", file.path(), norm->name, norm->weights(), width);
+      throw_error("{}: {} has {} weights, expected {}", file.path(), norm->name, norm->weights(), width);
     norm_ = decoded(file, *norm);
     epsilon_ = static_cast<float>(
         file.get_float(fmt::format("{}.attention.layer_norm_epsilon", architecture_of(file)), epsilon_));
@@ -55,7 +55,7 @@ RankingHead::RankingHead(const gguf::File& file, const text::Tokenizer& tokenize
     throw_error("{}: cls.weight has {} outputs, expected {}", file.path(), dense_.weights.size() / width, width);
   const size_t outputs = out_.weights.size() / static_cast<size_t>(width);
   if (outputs != 1 && !(outputs == 2 && reads_last_))
-    throw_error("{}: {} has {} outputs: this is a classifier and no reranker, which has one score, or yes and no",
+    throw_error("{}: {} has {} outputs: this is a classifier, not a reranker with one score, or yes and no",
                 file.path(), kOutput, outputs);
 }
 
@@ -63,13 +63,13 @@ RankingHead::Linear RankingHead::read(const gguf::File& file, const std::string&
   const gguf::Tensor* weights = file.find_tensor(name + ".weight");
   if (!weights) return {};
   if (weights->dims[0] != inputs || weights->n_dims > 2)
-    throw_error("{}: {} takes rows of {}, and the model has rows of {}", file.path(), weights->name, weights->dims[0],
+    throw_error("{}: {} takes rows of {}, but the model has rows of {}", file.path(), weights->name, weights->dims[0],
                 inputs);
   Linear linear{decoded(file, *weights), {}, inputs};
   if (const gguf::Tensor* bias = file.find_tensor(name + ".bias")) {
     linear.bias = decoded(file, *bias);
     if (linear.bias.size() * static_cast<size_t>(inputs) != linear.weights.size())
-      throw_error("{}: {} has {} weights, not one for each output", file.path(), bias->name, linear.bias.size());
+      throw_error("{}: {} has {} weights, but not one per output", file.path(), bias->name, linear.bias.size());
   }
   return linear;
 }
@@ -79,7 +79,7 @@ void RankingHead::take_words(const gguf::File& file, const text::Tokenizer& toke
   if (!matrix) matrix = file.find_tensor("token_embd.weight");
   const quant::FormatInfo* format = matrix ? matrix->type.format() : nullptr;
   if (!answers_yes(file) || !format || matrix->dims[0] != width)
-    throw_error("{}: it has no classification head (cls.output.weight): this is no reranker", file.path());
+    throw_error("{}: no classification head (cls.output.weight): not a reranker", file.path());
   out_.inputs = width;
   for (const char* word : {"yes", "no"}) {
     const int32_t token = tokenizer.find(word);

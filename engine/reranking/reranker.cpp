@@ -93,11 +93,11 @@ std::vector<int32_t> Reranker::tokens_of(std::string_view query, std::string_vie
       tokens = pair(query, tokenizer.decode(kept));
     }
     if (std::ssize(tokens) <= context()) return tokens;
-    throw_error("the query alone has {} tokens, the context holds {}: raise -c, or shorten it", tokens.size(),
+    throw_error("the query alone has {} tokens, but the context holds {}: raise -c, or shorten it", tokens.size(),
                 context());
   }
-  throw_error("a query and a document of {} tokens, the context holds {}: raise -c, or truncate the document", all,
-              context());
+  throw_error("the query and a document have {} tokens, but the context holds {}: raise -c, or truncate the document",
+              all, context());
 }
 
 std::vector<int32_t> Reranker::pair(std::string_view query, std::string_view document) const {
@@ -153,7 +153,7 @@ std::vector<float> Reranker::second_type(std::vector<int32_t>& tokens) const {
 Reranker::Score Reranker::score(std::span<const int32_t> tokens) {
   std::vector<int32_t> read(tokens.begin(), tokens.end());
   for (const int32_t token : tokens)
-    if (token < 0 || token >= model().program.vocab) throw_error("{} is no token of this vocabulary", token);
+    if (token < 0 || token >= model().program.vocab) throw_error("{} is not a token of this vocabulary", token);
   const std::vector<float> rows = second_type(read);
   return {head_.logit(embedder_.embed(read, false, rows))};
 }

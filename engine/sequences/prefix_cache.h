@@ -44,7 +44,7 @@ class PrefixCache {
   void load(StreamCache& stream, std::span<const int32_t> tokens) { stream.load(tokens, store_.find(tokens)); }
   bool has_files() const { return files_.has_value(); }
   void write_all(); // blocks until files are written
-  void give_up(const char* why) const { warn_(fmt::format("prompts are no longer kept: {}", why)); }
+  void give_up(const char* why) const { warn_(fmt::format("the prefix cache is now off: {}", why)); }
   int64_t bytes() const { return store_.bytes(); }
   void describe(core::Sequences& all) const { store_.describe(all); }
 

@@ -40,11 +40,11 @@ Scheduler::~Scheduler() {
 
 void Scheduler::check_pictures(const SequenceRequest& request) const {
   if (request.pictures.empty()) return;
-  if (request.keep_prompt_choices) throw_error("a prompt with pictures has no probabilities of its tokens");
+  if (request.keep_prompt_choices) throw_error("a prompt with images or audio has no token probabilities");
   for (const TextPictures::Place& place : request.pictures.places())
     if (place.tile->sees_ahead && place.tile->tokens > executor_.config().max_batch)
-      throw_error("a picture of {} tokens, which are evaluated at once, and at most {} can be: raise -ub",
-                  place.tile->tokens, executor_.config().max_batch);
+      throw_error("an image of {} tokens must be evaluated at once, but at most {} fit: raise -ub", place.tile->tokens,
+                  executor_.config().max_batch);
 }
 
 std::shared_ptr<Sequence> Scheduler::submit(SequenceRequest request) {
@@ -52,14 +52,14 @@ std::shared_ptr<Sequence> Scheduler::submit(SequenceRequest request) {
   check_pictures(request);
   check_filled(request);
   if (program_.start_token >= 0 && request.keep_prompt_choices)
-    throw_error("an encoder reads a prompt whole: it has no probabilities of its tokens");
+    throw_error("an encoder reads the prompt as a whole: its tokens have no probabilities");
   core::validate(request.sampling, program_.vocab);
   std::shared_ptr<Sequence> sequence(new Sequence(std::move(request)));
   sequence->adapters_ = adapter_uses(program_.adapters, sequence->request_.adapter_scales, sequence->tokens_);
   sequence->marked_ = marked_text(sequence->tokens_, program_.adapters, sequence->adapters_);
   sequence->waits_since_ = turns_.now();
   const std::scoped_lock lock(mutex_);
-  if (draining_ || stopping_) throw_error("the engine is shutting down and takes no further requests");
+  if (draining_ || stopping_) throw_error("the engine is shutting down and takes no more requests");
   sequence->number_ = submitted_++;
   waiting_.push_back(sequence);
   changed_.notify_all();

@@ -16,9 +16,9 @@ void Scheduler::check_filled(const SequenceRequest& request) const {
     throw_error("the file's mask token {} is outside the vocabulary (0 to {}): the file is damaged",
                 request.diffusion->mask, program_.vocab - 1);
   if (request.constraint)
-    throw_error("a model that writes by diffusion decides words in any order: no grammar, schema, tool or budget of "
-                "reasoning can hold its answer");
-  if (request.keep_prompt_choices) throw_error("a model that writes by diffusion gives no probabilities of a prompt");
+    throw_error("a diffusion model decides tokens in any order: its answers cannot be constrained by a grammar, "
+                "schema, tool or reasoning budget");
+  if (request.keep_prompt_choices) throw_error("a diffusion model has no probabilities for a prompt");
 }
 
 void Scheduler::begin_canvas(Sequence& sequence) const {

@@ -48,7 +48,7 @@ void Scheduler::when_free(int32_t stream, std::function<void(StreamCache& cache)
   {
     const std::scoped_lock lock(mutex_);
     if (draining_ || stopping_ || driven_by_caller_)
-      throw_error("the engine is shutting down and takes no further requests");
+      throw_error("the engine is shutting down and takes no more requests");
     Job& job = jobs_.emplace_back(stream, std::packaged_task<void(StreamCache&)>(std::move(work)));
     done = job.work.get_future();
     changed_.notify_all();
@@ -56,7 +56,7 @@ void Scheduler::when_free(int32_t stream, std::function<void(StreamCache& cache)
   try {
     done.get();
   } catch (const std::future_error&) {
-    throw_error("the engine is shutting down and takes no further requests");
+    throw_error("the engine is shutting down and takes no more requests");
   }
 }
 
@@ -81,7 +81,7 @@ void Scheduler::run_jobs() {
 }
 
 PrefixSettings Scheduler::own_files(const std::string& folder, const std::string& model, std::string& problem) const {
-  if (executor_.block_layout().empty()) throw_error("this model's caches cannot be copied on these devices");
+  if (executor_.block_layout().empty()) throw_error("this model's cache cannot be copied on these devices");
   return {kUnbounded, folder, kUnbounded, model, [&problem](const std::string& line) { problem = line; }};
 }
 
@@ -89,14 +89,14 @@ Scheduler::StreamFile Scheduler::save_stream(int32_t stream, const std::string& 
   StreamFile saved;
   when_free(stream, [&](StreamCache& cache) {
     if (cache.size() < kWorthKeeping)
-      throw_error("slot {} holds {} tokens, too few to be worth a file", stream, cache.size());
+      throw_error("slot {} holds only {} tokens, too few to save", stream, cache.size());
     for (const int32_t token : cache.tokens())
       if (token < 0)
-        throw_error("slot {} holds {}, which cannot be told by tokens", stream,
-                    is_adapter_mark(token) ? "what an adapter gave" : "a picture");
+        throw_error("slot {} holds {}, which cannot be saved as tokens", stream,
+                    is_adapter_mark(token) ? "output of an adapter" : "an image or audio");
     std::error_code ignored;
     if (fs::exists(folder, ignored) && !fs::exists(tokens_file(folder), ignored))
-      throw_error("{} is there and holds no slot: choose another name", folder);
+      throw_error("{} exists and is not a saved slot: choose another name", folder);
     fs::remove_all(folder, ignored);
     std::string problem;
     const std::unique_ptr<PrefixCache> files =
@@ -125,7 +125,7 @@ Scheduler::StreamFile Scheduler::restore_stream(int32_t stream, const std::strin
     const int64_t usable = files->usable(tokens);
     if (usable == 0)
       throw_error("slot {} cannot be restored: {}", stream,
-                  problem.empty() ? "the files are of another model or other types of caches" : problem);
+                  problem.empty() ? "the files belong to another model or cache type" : problem);
     try {
       cache.keep(0);
       files->load(cache, tokens);

@@ -14,7 +14,7 @@ constexpr int64_t kWindowSnapshotTokens = 16384;
 } // namespace
 
 void check_prompt(std::span<const int32_t> prompt, int64_t context, int64_t vocab, const TextPictures& pictures) {
-  if (prompt.empty()) throw_error("the prompt is empty: there is nothing to evaluate");
+  if (prompt.empty()) throw_error("the prompt is empty: nothing to evaluate");
   if (std::ssize(prompt) > context) throw PromptTooLong(std::ssize(prompt), context);
   for (int64_t i = 0; i < std::ssize(prompt); ++i)
     if (const int32_t token = prompt[i]; (token < 0 || token >= vocab) && !pictures.at(i))

@@ -17,7 +17,8 @@ namespace ridge::engine {
 struct PromptTooLong : core::Error {
   int64_t tokens, context;
   PromptTooLong(int64_t tokens, int64_t context)
-      : Error(fmt::format("the prompt has {} tokens, the context holds {}: shorten it or raise -c", tokens, context)),
+      : Error(
+            fmt::format("the prompt has {} tokens, but the context holds {}: shorten it or raise -c", tokens, context)),
         tokens(tokens), context(context) {}
 };
 

@@ -48,10 +48,11 @@ std::unique_ptr<Drafter> open_draft_model(const core::ModelOptions& options, con
 void check_speculation(const core::ModelOptions& options) {
   const bool named = !options.draft_model.empty();
   if (options.speculation == "draft" && !named)
-    throw Error("--spec draft: needs a model; name it with --draft-model FILE", Error::kUsage);
+    throw Error("--spec draft: needs a draft model; give it with --draft-model FILE", Error::kUsage);
   if (named && options.speculation != "draft" && options.speculation != "auto")
-    throw Error(fmt::format("--draft-model: --spec {} uses none; leave one of them away", options.speculation),
-                Error::kUsage);
+    throw Error(
+        fmt::format("--draft-model: cannot be combined with --spec {}; remove one of them", options.speculation),
+        Error::kUsage);
 }
 
 namespace {
@@ -118,7 +119,7 @@ std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOp
     }
   } catch (const Error& error) {
     if (demanded) throw;
-    if (steps.note) steps.note(fmt::format("guessing without the file's draft head: {}", error.what()));
+    if (steps.note) steps.note(fmt::format("running without the file's draft head: {}", error.what()));
     return {};
   }
   return heads;

@@ -6,13 +6,13 @@ namespace ridge::hub::curl {
 
 const Library& library() {
   static const Library functions = [] {
-    const core::SharedLibrary loaded(
-        {"libcurl.so.4", "libcurl-gnutls.so.4"},
-        "cannot download: libcurl.so.4 is missing; install libcurl4 (Debian, Ubuntu) or libcurl (Fedora), or download "
-        "the file by other means and give its path");
+    const core::SharedLibrary loaded({"libcurl.so.4", "libcurl-gnutls.so.4"},
+                                     "cannot download: libcurl.so.4 is missing; install libcurl4 (Debian, Ubuntu) or "
+                                     "libcurl (Fedora), or download the file another way and give its path");
     const auto find = [&](auto& function, const char* name) {
-      loaded.find(function, name,
-                  fmt::format("cannot download: libcurl here has no {}; version 7.62 or newer is needed", name));
+      loaded.find(
+          function, name,
+          fmt::format("cannot download: the installed libcurl has no {}; version 7.62 or later is needed", name));
     };
     Library f{};
     find(f.easy_init, "curl_easy_init");
@@ -32,7 +32,7 @@ const Library& library() {
     int (*global_init)(long);
     find(global_init, "curl_global_init");
     constexpr long kEverything = 3;
-    if (global_init(kEverything) != kOk) throw_error("cannot download: libcurl does not start");
+    if (global_init(kEverything) != kOk) throw_error("cannot download: libcurl failed to initialize");
     return f;
   }();
   return functions;

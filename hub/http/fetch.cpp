@@ -95,7 +95,7 @@ std::string fetch_public(const std::string& url, const FetchLimits& limits) {
         return !too_long;
       });
   if (!failure.reason.empty()) throw_error("cannot be fetched: {}", failure.reason);
-  if (status != 200) throw_error("cannot be fetched: the server answers with status {}", status);
+  if (status != 200) throw_error("cannot be fetched: the server answered with status {}", status);
   if (too_long) throw_error("has more than {} bytes", limits.bytes);
   return file;
 }

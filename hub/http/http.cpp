@@ -76,13 +76,13 @@ std::string origin_of(const std::string& url) {
     curl.free(text);
   }
   if (!good || (parts[0] != "http" && parts[0] != "https"))
-    throw_error("{}: is no address of https", core::printable(url, 200));
+    throw_error("{}: is not an https address", core::printable(url, 200));
   return parts[0] + "://" + parts[1] + ":" + parts[2];
 }
 
 Connection::Connection(const RequestPolicy& policy)
     : policy_(policy), curl_(curl::library()), easy_(curl_.easy_init()) {
-  if (!easy_) throw_error("cannot download: libcurl does not start");
+  if (!easy_) throw_error("cannot download: libcurl failed to initialize");
 }
 
 Connection::~Connection() { curl_.easy_cleanup(easy_); }
@@ -191,10 +191,10 @@ Failure Connection::ask(const Request& request, const std::function<bool(const H
     if (policy_.seconds > 0 && left <= 0) return {fmt::format("it takes longer than {:g} s", policy_.seconds)};
     const int code = perform(state, request, url, policy_.seconds > 0 ? left : 0);
     if (state.flooded)
-      throw_error("{}: answers with more than {} kB of headers", core::printable(url, 200), kMaxHeaderBytes >> 10);
+      throw_error("{}: the response has more than {} kB of headers", core::printable(url, 200), kMaxHeaderBytes >> 10);
     if (policy_.cancelled()) return {"was cancelled", false};
     if (state.ended) return {};
-    if (state.refused && code != curl::kOk) return {"its address is not of the public internet"};
+    if (state.refused && code != curl::kOk) return {"its address is not on the public internet"};
     if (code == curl::kTimedOut && policy_.seconds > 0)
       return {fmt::format("it takes longer than {:g} s", policy_.seconds)};
     if (code != curl::kOk && !(code == curl::kWriteError && is_redirect(state.head.status))) {
@@ -207,16 +207,16 @@ Failure Connection::ask(const Request& request, const std::function<bool(const H
     }
     char* next = nullptr;
     curl_.easy_getinfo(easy_, curl::kRedirectUrl, &next);
-    if (!next) throw_error("{}: answers with a redirect that leads nowhere", core::printable(url, 200));
+    if (!next) throw_error("{}: redirects to no address", core::printable(url, 200));
     if (redirects == kMaxRedirects)
-      throw_error("{}: leads from redirect to redirect, more than {} times", core::printable(request.url, 200),
-                  kMaxRedirects);
+      throw_error("{}: redirects more than {} times", core::printable(request.url, 200), kMaxRedirects);
     const std::string target = next;
     if (request.method != Request::Method::get && (state.head.status == 303 || origin_of(target) != origin_of(url)))
-      throw_error("{}: leads to {}; give that address, if it is to be used", core::printable(url, 200),
+      throw_error("{}: redirects to {}; use that address if you trust it", core::printable(url, 200),
                   core::printable(target, 200));
     if (secure && !origin_of(target).starts_with("https:"))
-      throw_error("{}: leads to {}, which is not encrypted", core::printable(url, 200), core::printable(target, 200));
+      throw_error("{}: redirects to {}, which is not encrypted", core::printable(url, 200),
+                  core::printable(target, 200));
     before = std::move(state.head.headers);
     for (const char* own : {"etag", "content-length", "content-range", "content-encoding", "retry-after"})
       before.erase(own);
@@ -254,7 +254,7 @@ Answer get_text(Connection& connection, const std::string& url, size_t most_byte
           if (!too_long) answer.body.append(bytes.data(), bytes.size());
           return !too_long;
         });
-    if (too_long) throw_error("{}: answers with more than {} MB", core::printable(url, 200), most_bytes >> 20);
+    if (too_long) throw_error("{}: the response has more than {} MB", core::printable(url, 200), most_bytes >> 20);
     const bool good = failure.reason.empty() && !is_busy(answer.head.status);
     if (good || attempt + 1 == tries || (!failure.reason.empty() && !failure.retryable)) {
       if (!failure.reason.empty()) throw_error("{}: {}", core::printable(url, 200), failure.reason);

@@ -259,7 +259,7 @@ class Picture {
       page_.text(kWidth - kRight + 28, y, group.title, 12, kInk);
       y += 20;
     }
-    page_.text(kWidth - kRight + 8, y + 4, "%: of the roof above", 11, kMuted);
+    page_.text(kWidth - kRight + 8, y + 4, "%: share of the roof above", 11, kMuted);
     if (report_.datasheet) page_.text(kWidth - kRight + 8, y + 20, "dashed: datasheet", 11, kMuted);
   }
 

@@ -116,10 +116,9 @@ class Clients {
 BenchPlan plan_load(const core::BenchRequest& request) {
   BenchPlan plan = plan_bench(request, {});
   if (plan.prompts.empty() || plan.generated.empty())
-    throw Error("--clients: prompts and answers need a token at least (--n-prompt, --n-gen)", Error::kUsage);
+    throw Error("--clients: prompts and answers need at least one token (--n-prompt, --n-gen)", Error::kUsage);
   if (const int64_t shortest = std::ranges::min(plan.prompts); shortest <= request.load.shared)
-    throw Error(fmt::format("--shared {}: a prompt has {} tokens, and at least one of them must be its own",
-                            request.load.shared, shortest),
+    throw Error(fmt::format("--shared {}: must be shorter than the prompt of {} tokens", request.load.shared, shortest),
                 Error::kUsage);
   return plan;
 }

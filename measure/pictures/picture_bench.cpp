@@ -30,7 +30,7 @@ media::Picture random_picture(const std::string& size) {
     const char* end = texts[i].data() + texts[i].size();
     const auto [at, error] = std::from_chars(texts[i].data(), end, sides[i]);
     if (error != std::errc() || at != end || sides[i] < 1 || sides[i] > 16384)
-      throw Error(fmt::format("--image: '{}' is no size of a picture; write WIDTHxHEIGHT, such as 1024x1024", size),
+      throw Error(fmt::format("--image: '{}' is not an image size; expected WIDTHxHEIGHT, such as 1024x1024", size),
                   Error::kUsage);
   }
   media::Picture picture(sides[0], sides[1]);
@@ -164,7 +164,8 @@ std::vector<PictureRow> bench_pictures(const core::BenchRequest& request, const 
   const media::Medium medium =
       is_sound ? media::Medium(random_sound(request.sound_seconds)) : media::Medium(random_picture(request.image));
   if (request.files.empty() && request.shapes.empty())
-    throw Error("--image and --audio: the guide takes neither: name a model with -m, or a --shape", Error::kUsage);
+    throw Error("--image and --audio: not supported by the built-in guide; give a model with -m, or a --shape",
+                Error::kUsage);
   std::vector<PictureRow> rows;
   const auto run = [&](gguf::File file, gguf::File encoder, const std::string& name) {
     engine::PictureReader reader(std::move(encoder), engine::encoding_options(options, steps.note));

@@ -19,7 +19,7 @@ class BmpBytes {
   explicit BmpBytes(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   uint8_t at(size_t place) const {
-    if (place >= bytes_.size()) throw_error("cannot be decoded: it ends early");
+    if (place >= bytes_.size()) throw_error("cannot be decoded: the file is truncated");
     return static_cast<uint8_t>(bytes_[place]);
   }
   uint32_t number(size_t place, int count) const { // little-endian
@@ -79,13 +79,13 @@ void read_palette(const BmpBytes& file, size_t header, uint32_t named, BmpHeader
 void check_kind(const BmpHeader& bmp) {
   constexpr std::array<uint32_t, 6> kBits = {1, 4, 8, 16, 24, 32};
   if (!std::ranges::count(kBits, bmp.bits))
-    throw_error("has {} bits a pixel, expected 1, 4, 8, 16, 24 or 32 of a BMP file", bmp.bits);
+    throw_error("has {} bits per pixel, expected 1, 4, 8, 16, 24 or 32 in a BMP file", bmp.bits);
   const bool by_fields = bmp.compression == kBitFields || bmp.compression == kAlphaBitFields;
   if (bmp.compression == kNone || (bmp.compression == kRle8 && bmp.bits == 8 && !bmp.top_down) ||
       (bmp.compression == kRle4 && bmp.bits == 4 && !bmp.top_down) || (by_fields && (bmp.bits == 16 || bmp.bits == 32)))
     return;
-  throw_error("is a BMP file of compression {} with {} bits a pixel{}: save it as PNG", bmp.compression, bmp.bits,
-              bmp.top_down ? " from the top" : "");
+  throw_error("is a BMP file with compression {} and {} bits per pixel{}, which is not supported: save it as PNG",
+              bmp.compression, bmp.bits, bmp.top_down ? " stored top-down" : "");
 }
 
 BmpHeader read_header(const BmpBytes& file, const PictureLimits& limits) {
@@ -93,7 +93,7 @@ BmpHeader read_header(const BmpBytes& file, const PictureLimits& limits) {
   constexpr std::array<uint32_t, 7> kHeaders = {kCore, 40, 52, 56, 64, 108, 124};
   const uint32_t header = file.number(kFileHeader, 4);
   if (!std::ranges::count(kHeaders, header))
-    throw_error("has a header of {} bytes, expected 12, 40, 52, 56, 64, 108 or 124 of a BMP file", header);
+    throw_error("has a header of {} bytes, expected 12, 40, 52, 56, 64, 108 or 124 in a BMP file", header);
   BmpHeader bmp;
   uint32_t colors = 0;
   if (header == kCore) {
@@ -118,7 +118,7 @@ BmpHeader read_header(const BmpBytes& file, const PictureLimits& limits) {
 }
 
 void put_color(const BmpHeader& bmp, uint32_t index, uint8_t* pixel) {
-  if (index >= bmp.palette.size()) throw_error("cannot be decoded: it has a colour that is not there");
+  if (index >= bmp.palette.size()) throw_error("cannot be decoded: it uses a colour outside its palette");
   std::ranges::copy(bmp.palette[index], pixel);
 }
 
@@ -171,7 +171,8 @@ void check_alpha(std::vector<uint8_t>& rgba) {
 Picture read_lines(const BmpBytes& file, const BmpHeader& bmp) {
   const auto pixels = static_cast<int64_t>(bmp.pixels);
   const int64_t line_bytes = (bmp.width * bmp.bits + 7) / 8, step = (line_bytes + 3) / 4 * 4;
-  if (file.size() < pixels + (bmp.height - 1) * step + line_bytes) throw_error("cannot be decoded: it ends early");
+  if (file.size() < pixels + (bmp.height - 1) * step + line_bytes)
+    throw_error("cannot be decoded: the file is truncated");
   Picture picture(bmp.palette.empty() ? 0 : bmp.width, bmp.height);
   std::vector<uint8_t> rgba(bmp.palette.empty() ? bmp.width * bmp.height * 4 : 0);
   const auto per_byte = static_cast<int64_t>(8 / bmp.bits); // indices, the first in the highest bits

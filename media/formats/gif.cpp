@@ -26,7 +26,7 @@ int take_bytes(GifFileType* gif, GifByteType* to, int count) {
 [[noreturn]] void fail(int code) {
   const char* reason = GifErrorString(code);
   const bool ends = code == D_GIF_ERR_READ_FAILED || code == D_GIF_ERR_EOF_TOO_SOON;
-  core::throw_error("cannot be decoded: {}", ends ? "it ends early" : reason ? reason : "it is broken");
+  core::throw_error("cannot be decoded: {}", ends ? "the file is truncated" : reason ? reason : "the data is corrupt");
 }
 
 // Returns the transparent colour, or -1.
@@ -58,7 +58,7 @@ Picture read_frame(GifFileType* gif, int transparent, const PictureLimits& limit
   const GifImageDesc& frame = gif->Image;
   check_size(frame.Width, frame.Height, limits);
   const ColorMapObject* colors = frame.ColorMap ? frame.ColorMap : gif->SColorMap;
-  if (!colors) core::throw_error("cannot be decoded: it has no colours");
+  if (!colors) core::throw_error("cannot be decoded: it has no colour table");
   const int64_t width = gif->SWidth, height = gif->SHeight;
   std::vector<uint8_t> rgba(width * height * 4);
   std::vector<GifPixelType> line(frame.Width);
@@ -68,7 +68,7 @@ Picture read_frame(GifFileType* gif, int transparent, const PictureLimits& limit
     for (int64_t x = frame.Left; y < height && x < std::min<int64_t>(width, frame.Left + frame.Width); ++x) {
       const int index = line[x - frame.Left];
       if (index == transparent) continue;
-      if (index >= colors->ColorCount) core::throw_error("cannot be decoded: it has a colour that is not there");
+      if (index >= colors->ColorCount) core::throw_error("cannot be decoded: it uses a colour outside its palette");
       const GifColorType& color = colors->Colors[index];
       const uint8_t pixel[] = {color.Red, color.Green, color.Blue, 255};
       std::copy_n(pixel, 4, &rgba[4 * (y * width + x)]);
@@ -89,7 +89,7 @@ DecodedPicture decode_gif(std::span<const std::byte> bytes, const PictureLimits&
     GifRecordType record = UNDEFINED_RECORD_TYPE;
     if (DGifGetRecordType(gif.get(), &record) == GIF_ERROR) fail(gif->Error);
     if (record == IMAGE_DESC_RECORD_TYPE) return {read_frame(gif.get(), transparent, limits)};
-    if (record == TERMINATE_RECORD_TYPE) core::throw_error("cannot be decoded: it has no frame");
+    if (record == TERMINATE_RECORD_TYPE) core::throw_error("cannot be decoded: it contains no frame");
     if (record != EXTENSION_RECORD_TYPE) continue;
     const int found = read_extension(gif.get());
     if (found >= 0) transparent = found;

@@ -37,7 +37,7 @@ struct Reader {
   }
   static void read(png_structp png, png_bytep data, size_t count) {
     auto* reader = static_cast<Reader*>(png_get_io_ptr(png));
-    if (count > reader->rest.size()) png_error(png, "it ends early");
+    if (count > reader->rest.size()) png_error(png, "the file is truncated");
     std::memcpy(data, reader->rest.data(), count);
     reader->rest = reader->rest.subspan(count);
   }
@@ -60,7 +60,7 @@ struct Reader {
     png_set_add_alpha(png, 255, PNG_FILLER_AFTER);
     png_set_interlace_handling(png);
     png_read_update_info(png, info);
-    if (png_get_rowbytes(png, info) != stride) png_error(png, "its rows have another length than they should");
+    if (png_get_rowbytes(png, info) != stride) png_error(png, "unexpected row length");
     for (size_t y = 0; y < count; ++y) rows[y] = pixels + y * stride;
     png_read_image(png, rows);
     png_read_end(png, info);

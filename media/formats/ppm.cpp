@@ -13,7 +13,7 @@ class Header {
     for (; is_space(peek()) || peek() == '#'; ++at_)
       if (peek() == '#')
         while (peek() != '\n' && peek() >= 0) ++at_;
-    if (!is_digit(peek())) core::throw_error("cannot be decoded: its header has no number where one is expected");
+    if (!is_digit(peek())) core::throw_error("cannot be decoded: a number is missing in its header");
     int64_t value = 0;
     constexpr int64_t kMax = int64_t{1} << 40;
     for (; is_digit(peek()); ++at_) value = std::min(kMax, value * 10 + peek() - '0');
@@ -38,11 +38,12 @@ DecodedPicture decode_ppm(std::span<const std::byte> bytes, const PictureLimits&
   const int64_t width = header.number(), height = header.number(), largest = header.number();
   check_size(width, height, limits);
   if (largest < 1 || largest > 65535)
-    core::throw_error("cannot be decoded: its largest value is {}, expected 1 to 65535", largest);
+    core::throw_error("cannot be decoded: its maximum value is {}, expected 1 to 65535", largest);
   const std::span<const std::byte> values = header.rest();
   const int64_t size = largest > 255 ? 2 : 1;
   Picture picture(width, height);
-  if (std::ssize(values) / size < std::ssize(picture.rgb)) core::throw_error("cannot be decoded: it ends early");
+  if (std::ssize(values) / size < std::ssize(picture.rgb))
+    core::throw_error("cannot be decoded: the file is truncated");
   for (int64_t i = 0; i < std::ssize(picture.rgb); ++i) {
     int64_t value = static_cast<int64_t>(values[i * size]);
     if (size == 2) value = value * 256 + static_cast<int64_t>(values[i * size + 1]);

@@ -25,10 +25,10 @@ int stored_orientation(const WebPData& data) {
 
 const char* name_of(VP8StatusCode status) {
   switch (status) {
-  case VP8_STATUS_NOT_ENOUGH_DATA: return "it ends early";
-  case VP8_STATUS_UNSUPPORTED_FEATURE: return "it uses what is not supported";
-  case VP8_STATUS_OUT_OF_MEMORY: return "there is not enough memory";
-  default: return "its data are malformed";
+  case VP8_STATUS_NOT_ENOUGH_DATA: return "the file is truncated";
+  case VP8_STATUS_UNSUPPORTED_FEATURE: return "it uses an unsupported feature";
+  case VP8_STATUS_OUT_OF_MEMORY: return "not enough memory";
+  default: return "the data is corrupt";
   }
 }
 
@@ -40,7 +40,7 @@ DecodedPicture decode_webp(std::span<const std::byte> bytes, const PictureLimits
   if (!WebPInitDecoderConfig(&config)) throw std::bad_alloc();
   if (const VP8StatusCode status = WebPGetFeatures(data, bytes.size(), &config.input); status != VP8_STATUS_OK)
     core::throw_error("cannot be decoded: {}", name_of(status));
-  if (config.input.has_animation) core::throw_error("is animated, expected one picture: save one of them by itself");
+  if (config.input.has_animation) core::throw_error("is animated, expected a single image: save one frame as an image");
   const int64_t width = config.input.width, height = config.input.height;
   check_size(width, height, limits);
   std::vector<uint8_t> rgba(width * height * 4);

@@ -38,10 +38,10 @@ struct SndfileLibrary {
 const SndfileLibrary& library() {
   static const SndfileLibrary functions = [] {
     const core::SharedLibrary loaded({"libsndfile.so.1"},
-                                     "needs libsndfile.so.1 to be read, which is missing: install libsndfile1 (Debian, "
-                                     "Ubuntu) or libsndfile (Fedora), or make it WAV");
+                                     "needs libsndfile.so.1, which is missing: install libsndfile1 (Debian, Ubuntu) or "
+                                     "libsndfile (Fedora), or convert it to WAV");
     const auto find = [&](auto& function, const char* name) {
-      loaded.find(function, name, fmt::format("needs libsndfile to be read, and the one here has no {}", name));
+      loaded.find(function, name, fmt::format("needs libsndfile, but the installed one has no {}", name));
     };
     SndfileLibrary f{};
     find(f.open, "sf_open_virtual");

@@ -58,27 +58,28 @@ const SoundFormat* sound_format_of(std::span<const std::byte> bytes) {
 
 void check_length(int64_t rate, int64_t channels, int64_t frames, const SoundLimits& limits) {
   constexpr int64_t kMaxRate = 768'000, kMaxChannels = 64;
-  if (rate < 1 || rate > kMaxRate) throw_error("has a rate of {} samples a second, expected 1 to {}", rate, kMaxRate);
+  if (rate < 1 || rate > kMaxRate) throw_error("has a sample rate of {} Hz, expected 1 to {}", rate, kMaxRate);
   if (channels < 1 || channels > kMaxChannels) throw_error("has {} channels, expected 1 to {}", channels, kMaxChannels);
   if (frames < 1) throw_error("has no samples");
   if (frames / rate >= limits.seconds)
-    throw_error("takes {} seconds, expected less than {}: cut it into pieces", frames / rate, limits.seconds);
+    throw_error("is {} seconds long, expected less than {}: split it", frames / rate, limits.seconds);
 }
 
 Sound decode_sound(std::span<const std::byte> bytes, const std::string& name, const SoundLimits& limits) {
   try {
     if (std::ssize(bytes) > limits.bytes)
-      throw_error("has {} bytes, expected at most {}: cut it into pieces", bytes.size(), limits.bytes);
+      throw_error("has {} bytes, expected at most {}: split it", bytes.size(), limits.bytes);
     const SoundFormat* format = sound_format_of(bytes);
-    if (!format) throw_error("is no sound that can be read: expected WAV, FLAC, MP3 or Ogg");
-    if (!format->decode) throw_error("is {}, which cannot be read: make it WAV, FLAC, MP3 or Ogg", format->name);
+    if (!format) throw_error("is not a supported audio file: expected WAV, FLAC, MP3 or Ogg");
+    if (!format->decode)
+      throw_error("is {}, which is not supported: convert it to WAV, FLAC, MP3 or Ogg", format->name);
     Sound sound = format->decode(bytes, limits);
     constexpr float kMax = 1e6f; // nominal: 1
     if (!std::ranges::all_of(sound.samples, [](float sample) { return std::abs(sample) <= kMax; }))
-      throw_error("has samples that are no numbers, or far above 1");
+      throw_error("has samples that are not finite or far above 1");
     return sound;
   } catch (const std::bad_alloc&) {
-    throw SoundError(fmt::format("{}: not enough memory for the sound", core::printable(name)));
+    throw SoundError(fmt::format("{}: not enough memory for the audio", core::printable(name)));
   } catch (const core::Error& error) {
     throw SoundError(fmt::format("{}: {}", core::printable(name), error.what()));
   }
@@ -102,7 +103,7 @@ std::string read_sound_file(const std::string& path, const SoundLimits& limits) 
   std::error_code failed;
   const auto bytes = std::filesystem::file_size(path, failed);
   if (!failed && bytes > static_cast<uintmax_t>(limits.bytes))
-    throw_error("{}: has {} bytes, expected at most {} of a sound: cut it into pieces", core::printable(path), bytes,
+    throw_error("{}: has {} bytes, expected at most {} for audio: split it", core::printable(path), bytes,
                 limits.bytes);
   return core::read_text_file(path, limits.bytes); // the file may have grown
 }

@@ -30,7 +30,7 @@ struct WavFormat {
 WavFormat read_format(std::span<const std::byte> chunk) {
   constexpr size_t kMin = 16, kExtensible = 40, kSubFormat = 24;
   constexpr uint64_t kWhole = 1, kFloat = 3, kExtended = 0xfffe;
-  if (chunk.size() < kMin) throw_error("has a format of {} bytes, expected at least {}", chunk.size(), kMin);
+  if (chunk.size() < kMin) throw_error("has a format chunk of {} bytes, expected at least {}", chunk.size(), kMin);
   WavFormat format = {little_number_at(chunk, 0, 2), little_number_at(chunk, 2, 2), little_number_at(chunk, 4, 4),
                       little_number_at(chunk, 12, 2), little_number_at(chunk, 14, 2)};
   if (format.code == kExtended && chunk.size() >= kExtensible) format.code = little_number_at(chunk, kSubFormat, 2);
@@ -38,10 +38,11 @@ WavFormat read_format(std::span<const std::byte> chunk) {
       format.code == kWhole && (format.bits == 8 || format.bits == 16 || format.bits == 24 || format.bits == 32);
   const bool is_float = format.code == kFloat && (format.bits == 32 || format.bits == 64);
   if (!is_whole && !is_float)
-    throw_error("is a WAV file of format {} with {} bits, expected whole numbers of 8, 16, 24 or 32 bits, or floats",
+    throw_error("is a WAV file of format {} with {} bits, expected integers of 8, 16, 24 or 32 bits, or floats",
                 format.code, format.bits);
   if (format.channels == 0 || format.frame_bytes != format.channels * format.sample_bytes())
-    throw_error("says that {} channels of {} bits take {} bytes", format.channels, format.bits, format.frame_bytes);
+    throw_error("has an inconsistent header: {} channels of {} bits in {} bytes", format.channels, format.bits,
+                format.frame_bytes);
   return format;
 }
 
@@ -80,14 +81,14 @@ Sound decode_wav(std::span<const std::byte> bytes, const SoundLimits& limits) {
     const uint64_t length = little_number_at(bytes, at + 4, 4);
     const std::span<const std::byte> rest = bytes.subspan(at + kChunkHeader);
     const bool is_data = name == "data", is_open = is_data && (length == kUnknown || length == 0);
-    if (!is_open && length > rest.size()) throw_error("ends early: {} bytes of {} are there", rest.size(), length);
+    if (!is_open && length > rest.size()) throw_error("is truncated: {} bytes of {} are present", rest.size(), length);
     const std::span<const std::byte> chunk = is_open ? rest : rest.first(length);
     if (name == "fmt ") format = read_format(chunk);
-    if (is_data && !format) throw_error("has samples before it says what they are");
+    if (is_data && !format) throw_error("has samples before its format chunk");
     if (is_data) return read_samples(chunk, *format, limits);
     at += kChunkHeader + length + length % 2;
   }
-  throw_error("ends early: it has no samples");
+  throw_error("is truncated: it has no samples");
 }
 
 std::string wav_of(const Sound& sound) {

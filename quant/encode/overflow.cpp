@@ -67,8 +67,8 @@ void check_range(Type type, const float* weights, const std::byte* packed, int64
   const float* first = weights + block * info.block_weights;
   const float largest =
       *std::max_element(first, first + info.block_weights, [](float a, float b) { return std::abs(a) < std::abs(b); });
-  throw_error("row {}: the weight {} is too large for {}, which would change it; BF16 or F32 holds it",
-              block / blocks_per_row, largest, info.name);
+  throw_error("row {}: the weight {} is outside the range of {}; use BF16 or F32", block / blocks_per_row, largest,
+              info.name);
 }
 
 } // namespace ridge::quant

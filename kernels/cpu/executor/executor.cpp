@@ -40,7 +40,7 @@ class CpuExecutor final : public core::Executor {
 
   std::span<const float> logits(int64_t i) override {
     if (i < 0 || i >= lowering_.batch().rows(program_.values[program_.result()].gathered))
-      throw std::logic_error("logits of an output that was not asked for");
+      throw std::logic_error("logits were requested for an output that was not computed");
     return lowering_.result(i);
   }
 

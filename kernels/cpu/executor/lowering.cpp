@@ -24,9 +24,10 @@ constexpr Lower kLower[] = {
 
 const quant::FormatInfo& format_of(const core::Weight& weight) {
   const quant::FormatInfo* format = quant::find_format(weight.type);
-  if (!format) throw_error("tensor {}: weight type {} is unknown to this version", weight.name, weight.type);
+  if (!format) throw_error("tensor {}: unknown weight type {}", weight.name, weight.type);
   if (weight.cols % format->block_weights != 0)
-    throw_error("tensor {}: rows of {} weights are no whole blocks of {}", weight.name, weight.cols, format->name);
+    throw_error("tensor {}: rows of {} weights cannot be divided into blocks of {}", weight.name, weight.cols,
+                format->name);
   return *format;
 }
 

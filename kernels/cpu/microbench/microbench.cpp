@@ -102,7 +102,7 @@ std::atomic<int32_t> sink{0};
 void measure_memory(int threads, std::vector<core::Ceiling>& ceilings) {
   constexpr int64_t kBytes = int64_t{1} << 30, kPiece = int64_t{1} << 20;
   ceilings.push_back({"dram_read", Unit::bytes_per_second, measure_read_bandwidth(threads),
-                      "256 MiB or six times the last cache, the best of with and without software prefetch"});
+                      "256 MiB or six times the last-level cache, the better of with and without software prefetch"});
   const Memory memory(kBytes, "the bandwidth measurement");
   auto* data = memory.as<std::byte>();
   const auto share = [](int thread, int team) {
@@ -141,9 +141,8 @@ void measure_memory(int threads, std::vector<core::Ceiling>& ceilings) {
                      std::memory_order_relaxed);
       return static_cast<double>(bytes * passes);
     });
-    ceilings.push_back(
-        {cache.name, Unit::bytes_per_second, reads,
-         cache.shared ? "half of the cache, shared out among the threads" : "half of each core's cache"});
+    ceilings.push_back({cache.name, Unit::bytes_per_second, reads,
+                        cache.shared ? "half of the cache, divided among the threads" : "half of each core's cache"});
   }
 }
 
@@ -161,7 +160,7 @@ std::vector<core::Ceiling> measure_rates(int threads) {
                              sink.fetch_xor(sum, std::memory_order_relaxed);
                              return done;
                            }),
-                      "dots of bytes in registers, as the kernels compute them"});
+                      "dot products of bytes in registers, as in the kernels"});
   ceilings.push_back({"fp32", Unit::operations_per_second,
                       rate(threads,
                            [&](int thread, int) {
@@ -171,7 +170,7 @@ std::vector<core::Ceiling> measure_rates(int threads) {
                              sink.fetch_xor(sum > 1, std::memory_order_relaxed);
                              return done;
                            }),
-                      "multiply-adds of registers"});
+                      "multiply-adds in registers"});
   return ceilings;
 }
 
@@ -187,7 +186,7 @@ std::vector<core::Ceiling> measure_ceilings(int threads) {
     schedule.add(
         {}, {0}, [] { return 0; }, [](int64_t, int) {});
   const double seconds = core::median_seconds(5, [&] { schedule.run(threads); }) / kSteps;
-  ceilings.push_back({"barrier", Unit::seconds, seconds, "all threads meet between two empty steps"});
+  ceilings.push_back({"barrier", Unit::seconds, seconds, "barrier of all threads between two empty steps"});
   return ceilings;
 }
 

@@ -102,7 +102,7 @@ ExchangeNumbers* ExchangeRank::numbers() const { return shared_->numbers[rank()]
 
 std::vector<std::unique_ptr<core::Communicator>> make_exchange(std::span<const int> devices, int64_t most_floats) {
   const auto ranks = static_cast<int>(devices.size());
-  if (ranks > kMaxRanks) throw_error("CUDA: {} GPUs, and at most {} work together", ranks, kMaxRanks);
+  if (ranks > kMaxRanks) throw_error("CUDA: {} GPUs requested, at most {} are supported", ranks, kMaxRanks);
   for (const int device : devices)
     if (const DeviceInfo info = device_info(device); !info.usable)
       throw_error("CUDA: GPU {}: {}", device, info.problem);

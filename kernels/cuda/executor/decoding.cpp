@@ -13,7 +13,8 @@ const PlanShape kNextToken = {1, 1, kAttentionRows, true, true};
 } // namespace
 
 std::span<const int32_t> Executor::choose(std::span<const core::Sampler* const> samplers) {
-  if (std::ssize(samplers) != result_rows_) throw std::logic_error("CUDA: as many samplers as rows of logits");
+  if (std::ssize(samplers) != result_rows_)
+    throw std::logic_error("CUDA: the number of samplers differs from the rows of logits");
   const CurrentDevice current(context_.device());
   return sampler_.choose(samplers, workspace_.value(program_.logits), program_.choices(), context_.launch());
 }
@@ -48,7 +49,7 @@ int32_t Executor::next_token(bool ahead) {
   const CurrentDevice current(context_.device());
   if (ahead) {
     if (decoding_.position() >= config_.context) throw std::logic_error("CUDA: decoding past the context");
-    if (!whole()) throw std::logic_error("CUDA: decoding ahead needs no input but the token");
+    if (!whole()) throw std::logic_error("CUDA: decoding ahead needs a Program whose only input is the token");
     run_decoded(kNextToken, decoding_.position() + 1);
     positions_.advance(decoding_stream_, decoding_.position());
   }
@@ -73,9 +74,9 @@ void Executor::run_decoded(const PlanShape& shape, int64_t next_position) {
 
 void Executor::decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) {
   const int64_t count = std::ssize(tokens);
-  if (decoding_.has_unread_token()) throw std::logic_error("CUDA: guesses before the token that they follow was read");
+  if (decoding_.has_unread_token()) throw std::logic_error("CUDA: drafts before the preceding token was read");
   if (guesses < 0 || guesses >= std::min<int64_t>(count, kChosenSlots) || count > kGraphTokens)
-    throw std::logic_error("CUDA: guesses without a token before them, or too many");
+    throw std::logic_error("CUDA: drafts without a preceding token, or too many");
   const CurrentDevice current(context_.device());
   std::vector<int32_t> positions(count), streams(count, decoding_stream_), outputs(guesses + 1);
   std::iota(positions.begin(), positions.end(), position);
@@ -100,12 +101,12 @@ std::span<const int32_t> Executor::chosen_tokens() {
 // Enqueues all steps, waits once.
 std::vector<int32_t> Executor::continue_greedily(const core::Batch& batch, core::Sampler& greedy, int64_t count) {
   if (program_.output >= 0 || count < 1 || count > kChosenSlots || batch.outputs.size() != 1)
-    throw std::logic_error("CUDA: a text goes on behind one output, by a few tokens");
+    throw std::logic_error("CUDA: a text continues after one output, by a few tokens");
   const CurrentDevice current(context_.device());
   core::check_batch(program_, config_, batch);
   const int32_t stream = batch.streams.empty() ? 0 : batch.streams.back();
   const int64_t end = batch.positions.back() + 1;
-  if (end + count - 1 > config_.context) throw std::logic_error("CUDA: a text goes on past the context");
+  if (end + count - 1 > config_.context) throw std::logic_error("CUDA: a text continues past the context");
   positions_.advance(batch);
   hidden_is_decoded_ = result_read_ = hidden_read_ = false;
   start_loop(greedy, static_cast<int32_t>(end));

@@ -148,7 +148,7 @@ void Executor::take_expert_slots() {
   const bool limited = limit > 0 && limit < free_before_;
   const int64_t room = (limited ? limit : free_before_) - needed.total();
   if (room < 0 || !experts_.take_slots(room, options_.most_copies, context_.launch()))
-    throw OutOfMemory(fmt::format("CUDA: out of memory: {} are needed, {} are {}",
+    throw OutOfMemory(fmt::format("CUDA: out of memory: {} needed, {} {}",
                                   core::human_bytes(static_cast<double>(needed.total() + experts_.least_bytes())),
                                   core::human_bytes(static_cast<double>(limited ? limit : free_before_)),
                                   limited ? "allowed" : "free"));
@@ -173,7 +173,7 @@ bool Executor::take_input(const core::Executor& from, std::span<const int32_t> w
   const int64_t width = other->program_.values[result].width, count = std::ssize(which);
   const bool fits = count * width <= config_.max_batch * program_.values[program_.input].width;
   if (!fits || std::ranges::any_of(which, [&](int32_t row) { return row >= other->result_rows_; }))
-    throw std::logic_error("CUDA: rows that the other executor has not, or that there is no room for");
+    throw std::logic_error("CUDA: rows that the other executor lacks, or no room for them");
   const CurrentDevice current(context_.device());
   if (taken_rows_.bytes() < which.size_bytes()) taken_rows_ = DeviceMemory(which.size_bytes(), "the batch");
   RIDGE_CUDA(
@@ -199,7 +199,7 @@ void Executor::forward(const core::Batch& batch) {
 }
 
 std::span<const float> Executor::logits(int64_t i) {
-  if (i < 0 || i >= result_rows_) throw std::logic_error("CUDA: logits that the last forward() was not asked for");
+  if (i < 0 || i >= result_rows_) throw std::logic_error("CUDA: logits that the last forward() did not compute");
   const CurrentDevice current(context_.device());
   const core::ValueId result = program_.result();
   const auto columns = static_cast<size_t>(program_.values[result].width);
@@ -345,7 +345,7 @@ std::vector<ProductWays> Executor::product_ways(const core::Batch& batch) {
 
 void Executor::force_way(const std::string& products, const std::string& way) {
   const std::optional<ProductKernel> wanted = way_named(way);
-  if (!way.empty() && !wanted) throw std::logic_error("CUDA: no way to multiply is called " + way);
+  if (!way.empty() && !wanted) throw std::logic_error("CUDA: unknown way to multiply: " + way);
   forget_plans();
   if (wanted)
     plan_inputs_.forced[products] = *wanted;

@@ -145,9 +145,9 @@ Ladder Lab::climb() {
   ladder_.cublas_problem = cublas_.problem();
   const double before = time_cublas();
 
-  add("naive", "neighbouring threads walk down a column: a warp's load touches 32 cache lines", true,
+  add("naive", "neighbouring threads follow a column: a warp's load touches 32 cache lines", true,
       {plain(ladder::naive, grid, square)});
-  add("coalesced", "neighbouring threads walk along a row: a warp's load is one cache line", true,
+  add("coalesced", "neighbouring threads follow a row: a warp's load is one cache line", true,
       {plain(ladder::coalesced, grid, square)});
   add("shared-memory blocks", "a block keeps 32x32 tiles in shared memory: 32 times fewer global loads", true,
       {plain(ladder::shared_blocks, grid, square)});
@@ -157,22 +157,22 @@ Ladder Lab::climb() {
       {plain(ladder::square_tiles, dim3(n_ / 128, n_ / 128), 256)});
   add("vectorized", "16-byte loads and stores, A transposed in shared memory: a quarter of the load instructions", true,
       {vector_tiles<128, 128, 8, 8, 8>()});
-  add("autotuned", "the same kernel with the tile sizes that are fastest on this GPU", true,
+  add("autotuned", "the same kernel with the fastest tile sizes for this GPU", true,
       {vector_tiles<128, 128, 8, 8, 8>(), vector_tiles<128, 128, 16, 8, 8>(), vector_tiles<64, 128, 16, 8, 4>(),
        vector_tiles<128, 64, 16, 8, 4>(), vector_tiles<64, 64, 16, 8, 4>(), vector_tiles<128, 256, 8, 8, 16>(),
        vector_tiles<256, 128, 8, 16, 8>()});
   add("warp tiles",
-      "warps own sub-tiles (no bank conflicts), tiles arrive asynchronously some steps ahead, operands a column ahead",
+      "warps own sub-tiles (no bank conflicts), tiles load asynchronously some steps ahead, operands a column ahead",
       true,
       {warp_tiles<128, 128, 8, 32, 64, 8, 8, 4, 2>(), warp_tiles<128, 128, 8, 64, 64, 8, 16, 4, 2>(),
        warp_tiles<128, 128, 8, 64, 64, 16, 8, 4, 2>(), warp_tiles<128, 128, 8, 64, 64, 16, 8, 3, 2>(),
        warp_tiles<128, 128, 8, 64, 64, 16, 8, 6, 2>(), warp_tiles<256, 128, 8, 64, 64, 8, 16, 4, 1>(),
        warp_tiles<128, 256, 8, 64, 64, 16, 8, 4, 1>(), warp_tiles<128, 64, 8, 64, 32, 8, 8, 4, 4>()});
   if (tensor_cores_) {
-    add("tensor cores, 3xTF32", "each f32 as two tf32, three products: most of the precision back", false,
+    add("tensor cores, 3xTF32", "each f32 as two tf32, three products: recovers most of the precision", false,
         {tensor_tiles<128, 128, 32, 64, 32, 3, true>(), tensor_tiles<128, 128, 16, 64, 64, 4, true>(),
          tensor_tiles<128, 256, 32, 64, 64, 3, true>()});
-    add("tensor cores, TF32", "operands rounded to 10 bits behind the point: faster, and not the same result", false,
+    add("tensor cores, TF32", "operands rounded to 10 mantissa bits: faster, but not the same result", false,
         {tensor_tiles<128, 128, 32, 64, 32, 3, false>(), tensor_tiles<128, 128, 32, 64, 64, 3, false>(),
          tensor_tiles<128, 256, 32, 64, 64, 3, false>(), tensor_tiles<256, 128, 32, 64, 64, 3, false>()});
   }

@@ -32,7 +32,7 @@ std::vector<core::Ceiling> measure_ceilings() {
 
 core::Ceiling measure_f16_rate() {
   const std::vector<core::Ceiling> rates = measure(measure_f16_rates);
-  if (rates.empty()) throw_error("CUDA: no tensor cores that this build knows");
+  if (rates.empty()) throw_error("CUDA: this build does not support the tensor cores of this GPU");
   return *std::ranges::max_element(rates, {}, &core::Ceiling::value);
 }
 

@@ -96,10 +96,11 @@ void measure_latencies(Bench& bench) {
     trip = seconds_now() - start;
   }
   std::ranges::nth_element(trips, trips.begin() + kTrips / 2);
-  bench.add("launch_and_wait", kUnit, trips[kTrips / 2], "an empty kernel and waiting for it, on the host's clock");
+  bench.add("launch_and_wait", kUnit, trips[kTrips / 2],
+            "launching an empty kernel and waiting for it, on the host's clock");
 
   Launch launch = bench.launch;
-  bench.add("graph_step", kUnit, graph_step(launch), "an empty kernel behind another, 200 in a graph");
+  bench.add("graph_step", kUnit, graph_step(launch), "an empty kernel after another, 200 in a graph");
   if (bench.properties.major >= 9) {
     launch.overlap = true;
     bench.add("graph_step_overlapped", kUnit, graph_step(launch), "the same with programmatic dependent launch");
@@ -117,7 +118,8 @@ void measure_latencies(Bench& bench) {
     RIDGE_CUDA(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(barrier_kernel), bench.launch.sm_count, 256,
                                            args, 0, stream));
   });
-  bench.add("grid_barrier", kUnit, barriers / kRounds, "one block of 256 threads per multiprocessor meet at a counter");
+  bench.add("grid_barrier", kUnit, barriers / kRounds,
+            "barrier of one 256-thread block per multiprocessor at a counter");
   bench.add("l2_latency", kUnit, chase(bench.launch, size_t{4} << 20), "one thread follows pointers through 4 MiB");
   bench.add("dram_latency", kUnit, chase(bench.launch, size_t{512} << 20),
             "one thread follows pointers through 512 MiB");

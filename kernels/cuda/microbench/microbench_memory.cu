@@ -71,7 +71,7 @@ void measure_memory(Bench& bench) {
   bench.add("dram_copy", kUnit,
             rate(static_cast<double>(bytes),
                  [&] { bench.launch(copy_words, blocks, kThreads, 0, words, words + all / 2, all / 2, 1); }),
-            "half of that to the other; bytes read plus bytes written");
+            "from one half of it to the other; bytes read plus bytes written");
 
   const int64_t cached = bench.properties.l2CacheSize / 4; // fits one half of a split cache
   const int64_t cached_words = cached / 16 / (kThreads * kUnroll) * (kThreads * kUnroll);
@@ -82,7 +82,7 @@ void measure_memory(Bench& bench) {
         "l2_read", kUnit,
         rate(moved,
              [&] { bench.launch(read_l2, blocks, kThreads, 0, words, cached_words, passes, sink.as<uint32_t>()); }),
-        "a quarter of the L2, again and again, in 16-byte loads past the L1");
+        "a quarter of the L2, repeatedly, in 16-byte loads that bypass the L1");
     bench.add("l2_write", kUnit,
               rate(moved, [&] { bench.launch(write_words, blocks, kThreads, 0, words, cached_words, passes); }),
               "the same in 16-byte stores");

@@ -238,8 +238,8 @@ void measure_f16_rates(Bench& bench) {
 void measure_rates(Bench& bench) {
   measure_f16_rates(bench);
   Rates rates(bench);
-  rates.scalar<Fma>("fp32", "fma of registers");
-  rates.scalar<Dp4a>("dp4a", "dp4a of registers: 4 int8 products, summed");
+  rates.scalar<Fma>("fp32", "fma in registers");
+  rates.scalar<Dp4a>("dp4a", "dp4a in registers: 4 int8 products, summed");
   rates.mma<MmaF16Sums>("mma_f16_f16_sums", "mma.sync m16n8k16, f16 sums");
   rates.mma<MmaBf16>("mma_bf16", "mma.sync m16n8k16, f32 sums");
   rates.mma<MmaTf32>("mma_tf32", "mma.sync m16n8k8");

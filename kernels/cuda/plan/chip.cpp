@@ -46,7 +46,7 @@ std::span<const KnownChip> known_chips() { return kKnownChips; }
 
 const KnownChip& known_chip(std::string_view name) {
   const auto* found = std::ranges::find(kKnownChips, name, &KnownChip::name);
-  if (found == std::end(kKnownChips)) throw std::logic_error("no known chip has this name");
+  if (found == std::end(kKnownChips)) throw std::logic_error("unknown chip name");
   return *found;
 }
 

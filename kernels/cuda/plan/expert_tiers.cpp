@@ -12,7 +12,7 @@ namespace ridge::kernels::cuda {
 
 ExpertTiers::ExpertTiers(int experts, int slots, int host_places, int spill_places)
     : experts_(experts), in_slot_(slots, -1), in_host_(host_places, -1), spill_places_(spill_places) {
-  if (slots + host_places + spill_places < experts) throw std::logic_error("experts without a place for each");
+  if (slots + host_places + spill_places < experts) throw std::logic_error("missing places for experts");
 }
 
 ExpertPlace ExpertTiers::place_of(int e) const {

@@ -12,7 +12,7 @@ Cublas::Cublas() {
   for (const char* name : {"libcublas.so.13", "libcublas.so.12", "libcublas.so", "/usr/local/cuda/lib64/libcublas.so"})
     if ((library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL))) break;
   if (!library) {
-    problem_ = "libcublas.so is not there";
+    problem_ = "libcublas.so is missing";
     return;
   }
   const auto load = [&](auto& function, const char* name) {
@@ -25,9 +25,9 @@ Cublas::Cublas() {
   if (!load(create, "cublasCreate_v2") || !load(set_mode, "cublasSetMathMode") || !load(destroy_, "cublasDestroy_v2") ||
       !load(set_stream_, "cublasSetStream_v2") || !load(sgemm_, "cublasSgemm_v2") || !load(ssyrk_, "cublasSsyrk_v2") ||
       !load(strsm_, "cublasStrsm_v2"))
-    problem_ = "libcublas.so lacks its usual functions";
+    problem_ = "libcublas.so lacks expected functions";
   else if (create(&handle_) != 0 || set_mode(handle_, kPedanticMath) != 0)
-    problem_ = "libcublas.so does not start";
+    problem_ = "libcublas.so failed to initialize";
 }
 
 Cublas::~Cublas() {

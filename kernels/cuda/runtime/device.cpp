@@ -14,7 +14,7 @@ namespace ridge::kernels::cuda {
 
 void throw_failed_call(cudaError_t status, const char* call) {
   cudaGetLastError(); // clears the error
-  throw DeviceFailed(fmt::format("CUDA: {} failed: {} ({}); --device cpu runs without the GPU", call,
+  throw DeviceFailed(fmt::format("CUDA: {} failed: {} ({}); use --device cpu to run without the GPU", call,
                                  cudaGetErrorString(status), cudaGetErrorName(status)));
 }
 
@@ -23,7 +23,7 @@ void throw_out_of_memory(size_t bytes, const char* what) {
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
   const auto gib = [](size_t n) { return static_cast<double>(n) / (1 << 30); };
-  throw OutOfMemory(fmt::format("CUDA: out of memory: {} would take {:.2f} GiB, {:.2f} of {:.2f} GiB are free", what,
+  throw OutOfMemory(fmt::format("CUDA: out of memory: {} needs {:.2f} GiB, {:.2f} of {:.2f} GiB are free", what,
                                 gib(bytes), gib(free), gib(total)));
 }
 
@@ -46,12 +46,12 @@ DeviceInfo device_info(int device) {
   if (status != cudaSuccess || count == 0) {
     cudaGetLastError();
     info.problem = status == cudaSuccess                   ? "no NVIDIA GPU"
-                   : status == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one older than this build needs"
+                   : status == cudaErrorInsufficientDriver ? "no NVIDIA driver, or one too old for this build"
                                                            : cudaGetErrorString(status);
     return info;
   }
   if (device < 0 || device >= count) {
-    info.problem = fmt::format("no NVIDIA GPU number {}", device);
+    info.problem = fmt::format("no NVIDIA GPU with number {}", device);
     return info;
   }
   const CurrentDevice current(device);

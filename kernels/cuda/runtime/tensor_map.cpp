@@ -11,7 +11,8 @@ auto find_encoder() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = {};
   RIDGE_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found));
-  if (found != cudaDriverEntryPointSuccess) throw Error("CUDA: the driver has no cuTensorMapEncodeTiled: update it");
+  if (found != cudaDriverEntryPointSuccess)
+    throw Error("CUDA: the driver lacks cuTensorMapEncodeTiled: update the driver");
   return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 }
 
@@ -28,7 +29,8 @@ CUtensorMap tensor_map(const void* halves, int64_t matrices, int64_t rows, int64
                                  box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                  CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS)
-    throw_error("CUDA: no tensor map of {} x {} x {} halves: error {}", matrices, rows, cols, static_cast<int>(result));
+    throw_error("CUDA: cannot create a tensor map of {} x {} x {} halves: error {}", matrices, rows, cols,
+                static_cast<int>(result));
   return map;
 }
 

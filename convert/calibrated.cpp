@@ -64,7 +64,7 @@ void CalibratedQuantizer::make_tensors(Layer& layer, int32_t index) {
   if (method_.scales) layer.find_scales();
   layer.quantize();
   if (journal_ && !journal_->append(ready_)) {
-    note_(fmt::format("{}: cannot be written to: after a kill, the work begins at layer {}", journal_->path(),
+    note_(fmt::format("{}: cannot be written; if the process is killed, it restarts at layer {}", journal_->path(),
                       journal_->layers()));
     journal_ = nullptr;
   }

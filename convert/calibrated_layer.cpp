@@ -50,14 +50,14 @@ CalibratedQuantizer::Layer::Layer(CalibratedQuantizer& owner, int32_t layer) : o
     for (const ValueId id : op.inputs) {
       if (written[id] || id == input) continue;
       if (input >= 0)
-        throw_error("{}: layer {} reads more than the layer before it; --method plain works", owner.plan_.file->path(),
+        throw_error("{}: layer {} reads more than the previous layer; use --method plain", owner.plan_.file->path(),
                     layer);
       input = id;
     }
     for (const ValueId id : op.outputs) written[id] = true;
   }
   if (layer == 0 && program.values[input].width != program.values[owner.program_.ops.at(0).outputs[0]].width)
-    throw_error("{}: several residual streams are not supported yet; --method plain works", owner.plan_.file->path());
+    throw_error("{}: several residual streams are not supported yet; use --method plain", owner.plan_.file->path());
   output = program.ops.back().outputs.at(0);
   for (const core::Op& op : program.ops)
     for (const WeightId id : op.weights) {

@@ -22,7 +22,7 @@ std::vector<std::vector<int32_t>> calibration_chunks(const text::Tokenizer& toke
     chunk.insert(chunk.end(), tokens.begin() + at, tokens.begin() + at + fresh);
   }
   if (chunks.empty())
-    throw_error("the text has {} tokens, at least one chunk of {} is needed; give more text or smaller chunks",
+    throw_error("the text has {} tokens, but at least one chunk of {} is needed; give more text or smaller chunks",
                 tokens.size(), chunk_tokens);
   return chunks;
 }

@@ -81,7 +81,7 @@ LayerJournal::LayerJournal(std::string path, uint64_t request) : path_(std::move
   constexpr auto kMode = std::ios::in | std::ios::out | std::ios::binary;
   std::error_code unknown;
   if (std::filesystem::exists(path_, unknown) && !std::filesystem::is_regular_file(path_, unknown))
-    throw_error("{}: is no regular file, and unfinished work is to be kept there; remove it", path_);
+    throw_error("{}: not a regular file, but unfinished work must be stored there; remove it", path_);
   file_.open(path_, kMode);
   if (file_ && find_records(request)) {
     std::filesystem::resize_file(path_, static_cast<uintmax_t>(end_));
@@ -115,7 +115,7 @@ PreparedTensors LayerJournal::read(int32_t layer) {
   const Record record = records_.at(static_cast<size_t>(layer));
   if (const auto payload = read_payload(file_, record.at, record.at + record.bytes))
     if (auto tensors = parse_payload(*payload)) return *std::move(tensors);
-  throw_error("{}: cannot be read any more; remove it and begin anew", path_);
+  throw_error("{}: can no longer be read; remove it and start again", path_);
 }
 
 bool LayerJournal::append(const PreparedTensors& tensors) {

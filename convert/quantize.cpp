@@ -25,12 +25,12 @@ void check_usage(const core::QuantizeRequest& r) {
     throw Error(fmt::format("quantize: --method {} needs --calibration TEXT and something to quantize", r.method),
                 Error::kUsage);
   if (!r.adapters.empty() && (calibrated || r.has_target() || r.explore))
-    throw Error("quantize: --lora goes without --method, --explore and the --target options: merge it into a file of "
-                "the original types first (COPY)",
+    throw Error("quantize: --lora cannot be combined with --method, --explore or the --target options; first merge it "
+                "into a file of the original types (COPY)",
                 Error::kUsage);
   if (!calibrated && !r.has_target() && !r.calibration.empty())
-    throw Error("quantize: --calibration is for --method awq and gptq, for --explore and for the --target options; "
-                "ridge imatrix makes an --imatrix of a text",
+    throw Error("quantize: --calibration needs --method awq or gptq, --explore or a --target option; use ridge imatrix "
+                "to make an --imatrix from a text",
                 Error::kUsage);
 }
 
@@ -52,10 +52,10 @@ TypeSearchResult search_types(const QuantizeSetup& setup, Requantization& plan) 
   const std::optional<uint64_t> target = target_bytes(r, plan);
   const QuantizeSetup::Rest rest = setup.rest_without_searched(plan);
   if (target && rest.bytes > *target)
-    throw_error("{}: the target of {} is too small: {} of the file are not to be quantized", plan.file->path(),
+    throw_error("{}: the target of {} is too small: {} of the file are not quantized", plan.file->path(),
                 core::human_bytes(static_cast<double>(*target)), core::human_bytes(static_cast<double>(rest.bytes)));
   const std::unique_ptr<DivergenceMeter> meter = setup.make_meter();
-  if (!target && !meter) throw_error("--target-divergence: it cannot be measured, give --target-size");
+  if (!target && !meter) throw_error("--target-divergence: cannot be measured for this model; use --target-size");
   const double bits =
       target ? 8 * static_cast<double>(*target - rest.bytes) / static_cast<double>(rest.weights) : kUsualBits;
   const std::vector<std::vector<TypeChoice>> choices = setup.find_choices(plan, meter.get(), bits);
@@ -72,7 +72,8 @@ void warn_without_importance(const Requantization& plan, const QuantizeSteps& st
     if (!format || plan.types[i] == plan.sources[i].type() || !format->name.starts_with("IQ") ||
         format->bits_per_weight() > 3.1)
       continue;
-    steps.note(fmt::format("{} loses much without an importance matrix; make one with `ridge imatrix`", format->name));
+    steps.note(fmt::format("{} loses much accuracy without an importance matrix; create one with `ridge imatrix`",
+                           format->name));
     return;
   }
 }
@@ -89,7 +90,7 @@ uint64_t hash_of(const QuantizeSetup& setup, const Requantization& plan) {
 }
 
 std::string continues(const LayerJournal& journal, const std::string& output) {
-  return fmt::format("{} layers of {} were done before and are taken from {} (remove it to begin anew)",
+  return fmt::format("{} layers of {} were already done and are taken from {} (remove it to start again)",
                      journal.layers(), output, journal.path());
 }
 

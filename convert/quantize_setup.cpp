@@ -32,7 +32,7 @@ quant::Type parse_type(const std::string& name, const char* flag) {
     for (const quant::FormatInfo& known : quant::formats())
       if (known.stored() && quant::can_encode(known.type)) names.push_back(known.name);
     const std::string meant = core::did_you_mean(name, names);
-    throw Error(fmt::format("{}: unknown type '{}'{}; known are {}", flag, core::printable(name), meant,
+    throw Error(fmt::format("{}: unknown type '{}'{}; expected one of {}", flag, core::printable(name), meant,
                             fmt::join(names, ", ")),
                 Error::kUsage);
   }
@@ -57,7 +57,7 @@ models::RecipeOptions recipe_options(const core::QuantizeRequest& r, bool import
                                         parse_type(entry.substr(equals + 1), "--tensor-type"));
     } catch (const std::regex_error& error) {
       throw Error(
-          fmt::format("--tensor-type: '{}' is no regular expression: {}", entry.substr(0, equals), error.what()),
+          fmt::format("--tensor-type: '{}' is not a regular expression: {}", entry.substr(0, equals), error.what()),
           Error::kUsage);
     }
   }
@@ -91,7 +91,7 @@ const models::Recipe& parse_recipe(const std::string& name) {
   std::vector<std::string_view> names;
   for (const models::Recipe& known : models::recipes()) names.push_back(known.name);
   names.push_back("COPY");
-  throw Error(fmt::format("quantize: unknown type '{}'{}; known are {}", core::printable(name),
+  throw Error(fmt::format("quantize: unknown type '{}'{}; expected one of {}", core::printable(name),
                           core::did_you_mean(name, names), fmt::join(names, ", ")),
               Error::kUsage);
 }
@@ -134,8 +134,8 @@ std::vector<std::vector<int32_t>> QuantizeSetup::chunks_of_text(const core::Prog
 std::unique_ptr<CalibratedQuantizer> QuantizeSetup::calibrate(const Requantization& plan, const core::Program& program,
                                                               const std::function<void()>& between_steps) const {
   if (std::ranges::any_of(plan.sources, &WeightSource::is_planar))
-    throw_error("{}: its weights are packed in a way that --method {} does not start from; quantize it to F16 first",
-                file.path(), request.method);
+    throw_error("{}: --method {} does not support the packing of its weights; quantize it to F16 first", file.path(),
+                request.method);
   core::MakeExecutor executors = kernels::cpu::make_cpu_executor;
   quant::MakeHessian hessians = make_cpu_hessian;
   if (request.device != "cpu") {
@@ -163,15 +163,16 @@ std::unique_ptr<DivergenceMeter> QuantizeSetup::make_meter() const {
   std::optional<core::Program> program;
   try {
     program = models::build_program(file);
-    if (program->embeds || core::sees_ahead(*program) || program->start_token >= 0) throw_error("it writes no text");
+    if (program->embeds || core::sees_ahead(*program) || program->start_token >= 0) throw_error("it generates no text");
   } catch (const Error& error) {
     if (request.explore || !request.calibration.empty()) throw;
-    steps.note(fmt::format("weighing tensors as in other models, because this one cannot run: {}", error.what()));
+    steps.note(
+        fmt::format("choosing types by experience with other models, because this one cannot run: {}", error.what()));
     return nullptr;
   }
   MeasuredText text;
   if (request.calibration.empty()) {
-    steps.progress("writing a text", 0, 0);
+    steps.progress("generating text", 0, 0);
     text.chunks = sample_text(file, *program, executors(), request.threads);
   } else {
     text.chunks = chunks_of_text(*program, std::min(request.calibration_tokens, kMeasuredTokens));

@@ -145,8 +145,8 @@ void check_requantization(const Requantization& plan, bool allow_requantize) {
     if (!target || !quant::can_encode(target->type))
       throw_error("tensor {}: {} can be read but not written", core::printable(source.name()), plan.types[i].name());
     if (source.is_packed() && !source.is_planar() && !allow_requantize)
-      throw_error("{}: tensor {} is {} already, and packing it again as {} loses more than packing the original once; "
-                  "take the F32, F16 or BF16 file, or give --allow-requantize",
+      throw_error("{}: tensor {} is already {}, and requantizing it to {} loses more than quantizing the original; use "
+                  "the F32, F16 or BF16 file, or give --allow-requantize",
                   plan.file->path(), core::printable(source.name()), source.type().name(), target->name);
   }
 }

@@ -179,8 +179,8 @@ std::vector<int> choose_types(const std::vector<std::vector<TypeChoice>>& choice
     loss += of_tensor[0].loss;
   }
   if (bytes > budget)
-    throw_error("the target is too small: in the smallest types that are considered, the matrices need {:.3f} GB of "
-                "{:.3f} GB that it leaves for them",
+    throw_error("the target is too small: even in the smallest types considered, the matrices need {:.3f} GB of the "
+                "{:.3f} GB available",
                 static_cast<double>(bytes) / 1e9, static_cast<double>(budget) / 1e9);
   for (size_t i = 0; i < choices.size(); ++i)
     if (chosen[i] == 0) offer(i);

@@ -30,15 +30,15 @@ core::Program build(const gguf::File& file, Ending ending, std::optional<int64_t
                     const gguf::File* partner = nullptr) {
   const std::string_view name = file.get_string("general.architecture");
   if (is_adapter(file))
-    throw_error("{}: is an adapter of a {} model, and no model: name that one with -m, and this file with --lora",
-                file.path(), core::printable(name));
+    throw_error("{}: this is an adapter for a {} model; give the model with -m and this file with --lora", file.path(),
+                core::printable(name));
   const Architecture* architecture = find_architecture(name);
   if (!architecture) {
     std::vector<std::string> known;
     for (const Architecture& row : architecture_table()) known.emplace_back(row.name);
     const std::string near = core::closest(name, known);
-    throw_error("{}: unknown architecture '{}'{}; `ridge models --architectures` lists those that run", file.path(),
-                core::printable(name), near.empty() ? "" : fmt::format(" (the nearest that runs is '{}')", near));
+    throw_error("{}: unknown architecture '{}'{}; `ridge models --architectures` lists the supported ones", file.path(),
+                core::printable(name), near.empty() ? "" : fmt::format(" (closest supported: '{}')", near));
   }
   Builder builder(file, ending, draft_head, partner);
   architecture->file.build(builder);
@@ -76,10 +76,10 @@ core::Program build_draft_head(const gguf::File& file, int64_t head, Ending endi
   const int64_t heads = draft_heads(file);
   if (heads == 0) {
     const Hparams hparams(file);
-    throw_error("{}: has no draft head; a file with one has {} and tensors blk.{}.nextn.*", file.path(),
+    throw_error("{}: has no draft head (a file with one has {} and tensors blk.{}.nextn.*)", file.path(),
                 hparams.key("nextn_predict_layers"), hparams.layers());
   }
-  if (head < 0 || head >= heads) throw_error("{}: has {} draft heads, none of number {}", file.path(), heads, head);
+  if (head < 0 || head >= heads) throw_error("{}: has {} draft heads, but no number {}", file.path(), heads, head);
   return build(file, ending, head);
 }
 

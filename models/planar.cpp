@@ -80,7 +80,7 @@ std::optional<PlanarWeight> PlanarWeight::find(const gguf::File& file, const std
     }
   std::vector<std::string_view> names;
   for (const KnownScheme& known : kKnown) names.push_back(known.name);
-  throw_error("{}: ridge.quant.scheme is '{}'; known are {}", file.path(), core::printable(scheme),
+  throw_error("{}: ridge.quant.scheme is '{}'; expected one of {}", file.path(), core::printable(scheme),
               fmt::join(names, ", "));
 }
 
@@ -97,7 +97,7 @@ void PlanarWeight::read_parts(const gguf::File& file, Scheme scheme, int bits) {
   if (scheme == Scheme::nvfp4) {
     cols_ = qdata_->dims[0];
     if (!is(*scales_, quant::Type::F32) || scales_->weights() != count_)
-      fail(*scales_, fmt::format("F32, a number for each of {} matrices", count_));
+      fail(*scales_, fmt::format("F32, one value for each of {} matrices", count_));
     type_ = quant::Type::NVFP4_SCALED;
     return;
   }
@@ -111,7 +111,7 @@ void PlanarWeight::read_parts(const gguf::File& file, Scheme scheme, int bits) {
   const bool floats =
       is(*scales_, quant::Type::F32) || is(*scales_, quant::Type::F16) || is(*scales_, quant::Type::BF16);
   if (!floats || scales_->dims[1] != rows_ || scales_->dims[2] != count_ || scales_->dims[3] != 1)
-    fail(*scales_, fmt::format("numbers of shape [groups, {}, {}]", rows_, count_));
+    fail(*scales_, fmt::format("values of shape [groups, {}, {}]", rows_, count_));
   groups_ = scales_->dims[0];
 
   if (qdata_->dims[0] > INT64_MAX / 8 || qdata_->dims[0] * 8 % bits_ != 0)
@@ -128,7 +128,7 @@ void PlanarWeight::read_parts(const gguf::File& file, Scheme scheme, int bits) {
     for (int64_t i = 0; i < cols_; ++i) {
       int32_t from;
       std::memcpy(&from, perm_->data.data() + 4 * i, 4);
-      if (from < 0 || from >= cols_ || seen[from]) fail(*perm_, "each column once");
+      if (from < 0 || from >= cols_ || seen[from]) fail(*perm_, "every column exactly once");
       seen[from] = true;
     }
   }
@@ -141,7 +141,7 @@ void PlanarWeight::read_parts(const gguf::File& file, Scheme scheme, int bits) {
         bits_ <= 4 && is(*scales_, quant::Type::F16) && cols_ % 64 == 0 ? quant::Type::AFFINE4 : quant::Type::AFFINE8;
   const int64_t block = scheme == Scheme::affine ? 32 : 64; // columns per scale
   if (groups_ > cols_ || cols_ % groups_ != 0 || cols_ / groups_ % block != 0)
-    fail(*scales_, fmt::format("groups of a multiple of {} of the {} columns", block, cols_));
+    fail(*scales_, fmt::format("groups of a multiple of {} that divide the {} columns", block, cols_));
   group_ = cols_ / groups_;
 }
 

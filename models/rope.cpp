@@ -44,8 +44,7 @@ class Reader {
     const std::string key = hparams_.key("rope.scaling.type");
     const std::string_view type = file_.get_string(key, "");
     if (type != "" && type != "none" && type != "linear" && type != "yarn" && type != "longrope")
-      throw_error("{}: {} is '{}'; known are none, linear, yarn and longrope", file_.path(), key,
-                  core::printable(type));
+      throw_error("{}: {} is '{}'; expected none, linear, yarn or longrope", file_.path(), key, core::printable(type));
     double factor = hparams_.get_float(file_.find(hparams_.key(kFactor)) ? kFactor : "rope.scale_linear", 1);
     if (factor == 0) factor = 1; // older converters write 0
     check_positive(hparams_.key(kFactor), factor);
@@ -59,7 +58,7 @@ class Reader {
     std::vector<float> factors(pairs);
     std::memcpy(factors.data(), tensor->data.data(), factors.size() * sizeof(float));
     for (const float factor : factors)
-      if (!(factor > 0)) throw_error("{}: tensor {} holds {}, expected factors above 0", file_.path(), name, factor);
+      if (!(factor > 0)) throw_error("{}: tensor {} contains {}, expected factors above 0", file_.path(), name, factor);
     return factors;
   }
 

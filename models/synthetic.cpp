@@ -111,7 +111,8 @@ SyntheticSpec SyntheticSpec::parse(std::string_view spec) {
   if (shape == shapes().end()) {
     std::vector<std::string_view> names;
     for (const Shape& known : shapes()) names.push_back(known.name);
-    throw Error(fmt::format("--shape: unknown model '{}'; known are {}", name, fmt::join(names, ", ")), Error::kUsage);
+    throw Error(fmt::format("--shape: unknown model '{}'; expected one of {}", name, fmt::join(names, ", ")),
+                Error::kUsage);
   }
   const quant::FormatInfo* pure = quant::find_format(type);
   const Recipe* recipe = pure ? nullptr : find_recipe(type);
@@ -120,8 +121,9 @@ SyntheticSpec SyntheticSpec::parse(std::string_view spec) {
     for (const quant::FormatInfo& format : quant::stored_formats()) names.push_back(format.name);
     for (const Recipe& known : recipes())
       if (!quant::find_format(known.name)) names.push_back(known.name);
-    throw Error(fmt::format("--shape: unknown type '{}'; write NAME:TYPE with one of {}", type, fmt::join(names, ", ")),
-                Error::kUsage);
+    throw Error(
+        fmt::format("--shape: unknown type '{}'; expected NAME:TYPE with one of {}", type, fmt::join(names, ", ")),
+        Error::kUsage);
   }
   return {&*shape, pure, recipe};
 }
@@ -137,7 +139,7 @@ void SyntheticSpec::set_types(std::vector<gguf::TensorInfo>& tensors, std::strin
   }
   for (const gguf::TensorInfo& info : tensors)
     if (const int64_t block = info.type.block_weights(); info.dims[0] % block != 0)
-      throw Error(fmt::format("--shape: {} rows of {} weights do not divide into {} blocks of {}", info.name,
+      throw Error(fmt::format("--shape: {} rows of {} weights cannot be divided into {} blocks of {}", info.name,
                               info.dims[0], info.type.name(), block),
                   Error::kUsage);
 }

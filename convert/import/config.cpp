@@ -50,7 +50,7 @@ const Architecture& find_architecture(const Fields& fields, const std::string& n
       if (only_class == hf_class) return architecture;
       if ((experts > 0) == hf_class.ends_with(" with experts")) return architecture;
     }
-  throw_error("{}: {} is not known; known are {}", fields.where("architectures"), core::printable(name),
+  throw_error("{}: unsupported model class {}; supported are {}", fields.where("architectures"), core::printable(name),
               fmt::join(known, ", "));
 }
 
@@ -117,7 +117,7 @@ Json flattened(const Json& whole) {
 void check_supported(const Config& config) {
   const Fields fields = config.fields();
   const auto refuse = [&](std::string_view key, std::string_view found) {
-    throw_error("{}: {}: models of this kind cannot be run yet", fields.where(key), found);
+    throw_error("{}: {}: this variant is not supported yet", fields.where(key), found);
   };
   for (const char* key : {"hidden_activation", "hidden_act", "mlp_hidden_act", "activation_function"}) {
     const auto found = fields.find_string(key);
@@ -152,7 +152,7 @@ void limit_to_window(Config& config) {
                            : std::ranges::find(config.kinds, LayerKind::sliding) != config.kinds.end();
   if (!sliding || window == 0 || window >= config.context) return;
   config.notes.push_back(fmt::format(
-      "attention of this model slides over {} tokens; ridge attends to all, so the context ends there (trained: {})",
+      "this model has a sliding window of {} tokens that ridge does not apply, so the context ends there (trained: {})",
       window, config.context));
   config.context = window;
 }
@@ -188,7 +188,7 @@ void set_each(Config& config, gguf::Metadata& metadata, const std::string& key, 
   if (list == config.document->end() || !list->is_array()) return; // a single value: another rule reads it
   const std::string where = config.fields().where(field);
   if (std::ssize(*list) < config.layers)
-    throw_error("{}: expected a list with an entry for each of {} layers", where, config.layers);
+    throw_error("{}: expected a list with one entry for each of {} layers", where, config.layers);
   std::vector<uint32_t> counts;
   std::vector<bool> flags;
   for (int64_t il = 0; il < config.layers; ++il) {

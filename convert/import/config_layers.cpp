@@ -33,7 +33,7 @@ constexpr auto kWords = std::to_array<std::pair<std::string_view, LayerKind>>({
 LayerKind kind_of(std::string_view word, const std::string& where) {
   const auto found = std::ranges::find(kWords, word, &std::pair<std::string_view, LayerKind>::first);
   if (found == kWords.end())
-    throw_error("{}: {}: models of this kind cannot be run yet", where, core::printable(std::string(word)));
+    throw_error("{}: {}: this variant is not supported yet", where, core::printable(std::string(word)));
   return found->second;
 }
 
@@ -72,7 +72,7 @@ std::vector<LayerKind> read_numbers(const Config& config) {
     for (const Json& number : *list) {
       const int64_t layer = number.is_number_integer() ? number.get<int64_t>() : -1;
       if (layer < 0 || layer >= config.layers)
-        throw_error("{}: expected numbers of 0 to {}", fields.where(key), config.layers - 1);
+        throw_error("{}: expected numbers from 0 to {}", fields.where(key), config.layers - 1);
       kinds[layer] = LayerKind::attention;
     }
     return kinds;
@@ -140,7 +140,7 @@ void read_two_heads(Config& config, gguf::Metadata& metadata, const std::string&
   const int64_t shared = fields.get_int("num_kv_shared_layers", 0, config.layers, 0), own = config.layers - shared;
   if (shared > 0 &&
       (own < 2 || config.kinds[own - 1] != LayerKind::attention || config.kinds[own - 2] != LayerKind::sliding))
-    throw_error("{}: is {}: expected a layer with a window and one without before the last {}",
+    throw_error("{}: is {}: expected a layer with a window and one without directly before the last {}",
                 fields.where("num_kv_shared_layers"), shared, shared);
   if (fields.get_bool("use_double_wide_mlp", false)) {
     const int64_t width = fields.get_int("intermediate_size", 1, models::kMaxWidth);
@@ -164,7 +164,7 @@ void read_rope_bases(const Config& config, gguf::Metadata& metadata, const std::
   }
   for (size_t il = 0; il < bases->size(); ++il)
     if (((*bases)[il] == 0) != (config.kinds[il] == LayerKind::attention))
-      throw_error("{}: layer {}: expected rope where there is a window, and nowhere else",
+      throw_error("{}: layer {}: expected rope exactly in the layers with a window",
                   config.fields().where("layer_rope_theta"), il);
 }
 
@@ -182,7 +182,7 @@ void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::strin
   const std::vector<LayerKind>& kinds = config.kinds;
   const auto some = [&](LayerKind kind) { return std::ranges::find(kinds, kind) != kinds.end(); };
   if (some(LayerKind::recurrent) && !keys.recurrent_layers && !keys.kv_heads)
-    throw_error("{}: recurrent layers: models of this kind cannot be run yet", config.fields().where("layer_types"));
+    throw_error("{}: recurrent layers are not supported yet", config.fields().where("layer_types"));
 
   const auto set = [&](const char* key, auto of_layer) {
     std::vector<decltype(of_layer(LayerKind::attention))> values;

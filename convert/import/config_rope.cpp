@@ -67,7 +67,7 @@ void read_sections(const Fields& scaling, const Config& config, const std::strin
     for (const Json& pairs : *list)
       if (pairs.is_number_unsigned() && pairs.get<uint64_t>() < 1 << 16) sections.push_back(pairs.get<uint32_t>());
   if (sections.empty() || sections.size() != list->size())
-    throw_error("{}: expected up to four numbers of pairs", scaling.where("mrope_section"));
+    throw_error("{}: expected up to four pair counts", scaling.where("mrope_section"));
   sections.resize(4);
   metadata.set(prefix + "rope.dimension_sections", sections);
 }
@@ -103,7 +103,7 @@ void read_long_rope(const Fields& scaling, const std::string& prefix, int64_t di
 void read_proportional_rope(const Fields& scaling, double part, Config& out, const std::string& prefix,
                             gguf::Metadata& metadata) {
   if (scaling.get_number("factor", 1) != 1)
-    throw_error("{}: is not 1: models of this kind cannot be run yet", scaling.where("factor"));
+    throw_error("{}: is not 1: this variant is not supported yet", scaling.where("factor"));
   constexpr float kStandsStill = 1e30f;
   const int64_t head = out.count("attention.key_length") > 0 ? out.count("attention.key_length") : out.head_dim;
   const auto turning = static_cast<int64_t>(part * static_cast<double>(head) / 2);
@@ -142,13 +142,14 @@ void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix)
   const double outer = config.get_number("partial_rotary_factor", older_part);
   const double part = scaling.get_number("partial_rotary_factor", outer);
   if (!(part > 0 && part <= 1))
-    throw_error("{}: is {}, expected a part of 1", config.where("partial_rotary_factor"), part);
+    throw_error("{}: is {}, expected a fraction of 1", config.where("partial_rotary_factor"), part);
   const std::string type = scaling.find_string("rope_type").value_or(scaling.find_string("type").value_or("default"));
   if (type == "proportional") return read_proportional_rope(scaling, part, out, prefix, metadata);
   if (!out.values.contains("rope.dimension_count")) {
     const auto dims = static_cast<int64_t>(part * static_cast<double>(out.head_dim));
     if (dims < 2 || dims % 2 != 0)
-      throw_error("{}: {} of {} dimensions are no pairs", config.where("partial_rotary_factor"), dims, out.head_dim);
+      throw_error("{}: {} of {} dimensions cannot be paired", config.where("partial_rotary_factor"), dims,
+                  out.head_dim);
     out.values["rope.dimension_count"] = static_cast<double>(dims);
     metadata.set(prefix + "rope.dimension_count", static_cast<uint32_t>(dims));
     if (const Json* sliding = around.find("sliding_attention"); sliding && full) {
@@ -173,7 +174,7 @@ void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix)
   } else if (type == "yarn") {
     read_yarn(scaling, prefix, factor, out.values.contains("rope.scaling.yarn_log_multiplier"), metadata);
   } else {
-    throw_error("{}: '{}' cannot be run yet; known are linear, llama3, yarn, longrope and dynamic",
+    throw_error("{}: '{}' is not supported; supported are linear, llama3, yarn, longrope and dynamic",
                 scaling.where("rope_type"), core::printable(type));
   }
 }

@@ -72,7 +72,7 @@ void with_shapes(const gguf::Metadata& metadata, const std::vector<gguf::TensorI
   try {
     use(file);
   } catch (const Error& error) {
-    throw_error("the checkpoint's tensors are not those of the model that its config.json describes: {}", error.what());
+    throw_error("the checkpoint's tensors do not match the model described by its config.json: {}", error.what());
   }
 }
 
@@ -88,7 +88,8 @@ void check_model(const gguf::Metadata& metadata, const Plan& plan, const std::st
 
 // Includes the outputs of first layers, which are concatenated.
 void check_width(int64_t row, int64_t width) {
-  if (row % width != 0) throw_error("its encoder makes rows of {} numbers, the language model's have {}", row, width);
+  if (row % width != 0)
+    throw_error("its encoder produces rows of {} elements, but the language model has {}", row, width);
 }
 
 void check_pictures(const gguf::File& file, int64_t width) {
@@ -181,17 +182,16 @@ class Conversion {
         if (const EncoderFamily* family = find_family(config_, media); family && has_encoder(*family, tensors_))
           found.push_back(family);
         else if (const char* what = left_out(media))
-          config_.notes.push_back(
-              fmt::format("the encoder of {} is left out: it is missing, or of a kind that is not known", what));
+          config_.notes.push_back(fmt::format("the {} encoder is left out: it is missing or not supported", what));
     if (found.empty() && (!request_.mmproj.empty() || request_.output.empty()))
-      throw_error("{}: {} has no encoder of pictures or sounds that can be converted", request_.input,
+      throw_error("{}: {} has no image or audio encoder that can be converted", request_.input,
                   core::printable(config_.hf_class));
     return found;
   }
 
   const char* left_out(Media media) const {
-    if (media == Media::picture) return config_.fields().find("vision_config") ? "pictures" : nullptr;
-    return config_.fields().find("audio_config") ? "sounds" : nullptr;
+    if (media == Media::picture) return config_.fields().find("vision_config") ? "image" : nullptr;
+    return config_.fields().find("audio_config") ? "audio" : nullptr;
   }
 
   PlannedFile plan_encoders(const Families& families) {
@@ -208,7 +208,7 @@ class Conversion {
       return file;
     } catch (const Error& error) {
       if (request_.output.empty()) throw;
-      throw_error("{} (--text-only leaves the encoders of pictures and sounds out)", error.what());
+      throw_error("{} (--text-only converts without the image and audio encoders)", error.what());
     }
   }
 
@@ -231,7 +231,7 @@ class Conversion {
     const auto tokens = list ? list->view().as_strings() : std::nullopt;
     if (tokens)
       if (const auto found = std::ranges::find(*tokens, text); found != tokens->end()) return found - tokens->begin();
-    throw_error("{}: the tokenizer has no token {}, which stands between lines of a picture", request_.input, text);
+    throw_error("{}: the tokenizer has no token {}, which separates the lines of an image", request_.input, text);
   }
 
   void write(const std::vector<PlannedFile>& planned, const ConvertProgress& progress) {
@@ -279,13 +279,14 @@ std::string mmproj_path(const core::ConvertRequest& request) {
 
 ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress& progress) {
   if (is_peft_folder(request.input)) return convert_peft(request);
-  if (!request.base.empty()) throw Error("--base: goes with the folder of a PEFT adapter", Error::kUsage);
+  if (!request.base.empty()) throw Error("--base: only for the folder of a PEFT adapter", Error::kUsage);
   if (request.output.empty() && request.mmproj.empty())
-    throw Error("convert: name the file to write with -o, or one for the encoders of pictures and sounds with --mmproj",
+    throw Error("convert: give the output file with -o, or the output file for the encoders with --mmproj",
                 Error::kUsage);
-  if (request.text_only && !request.mmproj.empty()) throw Error("--text-only: goes without --mmproj", Error::kUsage);
+  if (request.text_only && !request.mmproj.empty())
+    throw Error("--text-only: cannot be combined with --mmproj", Error::kUsage);
   if (std::filesystem::weakly_canonical(request.output) == std::filesystem::weakly_canonical(mmproj_path(request)))
-    throw Error("--mmproj: is the file that -o names", Error::kUsage);
+    throw Error("--mmproj: must differ from the file of -o", Error::kUsage);
   return Conversion(request).run(progress);
 }
 

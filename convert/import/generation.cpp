@@ -37,7 +37,7 @@ void read_sampling(JsonFiles& files, gguf::Metadata& metadata, std::vector<std::
     const std::string key = fmt::format("general.sampling.{}", param.key);
     if (!fits)
       notes.push_back(
-          fmt::format("generation_config.json: {} is {}, which is out of range: left out", param.field, *value));
+          fmt::format("generation_config.json: {} is {}, which is out of range: ignored", param.field, *value));
     else if (param.integer)
       metadata.set(key, static_cast<int32_t>(*value));
     else

@@ -175,7 +175,7 @@ Names find_names(const gguf::Safetensors& tensors) {
         names.table = names.prefix + std::string(table);
       }
   if (names.table.empty())
-    throw_error("tensor model.embed_tokens.weight is missing: the checkpoint is incomplete or of an unknown layout");
+    throw_error("tensor model.embed_tokens.weight is missing: the checkpoint is incomplete or its layout is unknown");
   names.layers = names.prefix + std::string(kLayers[0]);
   for (const std::string_view layers : kLayers)
     if (any_begins(tensors, names.prefix + std::string(layers))) {

@@ -225,7 +225,7 @@ class OutputsOf {
     const std::string scheme = scheme_name(first_);
     if (planar_scheme.empty()) planar_scheme = scheme;
     if (planar_scheme != scheme)
-      throw_error("{}: is packed as {}, other matrices as {}: such a mixture cannot be converted", name_, scheme,
+      throw_error("{}: is packed as {}, but other matrices as {}: such a mix cannot be converted", name_, scheme,
                   planar_scheme);
     const bool leveled = first_.scheme == Scheme::nf4 || first_.scheme == Scheme::fp4;
     const int bits = first_.scheme == Scheme::affine ? first_.bits : leveled ? 4 : 8;

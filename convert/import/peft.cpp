@@ -88,23 +88,24 @@ class PeftConversion {
   void check_settings() {
     if (const std::string type = settings_.get_string("peft_type"); type != "LORA")
       refuse("peft_type",
-             fmt::format("'{}' is no LoRA adapter, and only these can be converted", core::printable(type)));
+             fmt::format("'{}' is not supported; only LoRA adapters can be converted", core::printable(type)));
     if (has("use_dora"))
-      refuse("use_dora", "DoRA also scales whole columns of the model's matrices, which an adapter in GGUF cannot "
-                         "express: merge it into the model with PEFT (merge_and_unload) and convert that");
+      refuse("use_dora", "DoRA also scales whole columns of the model's matrices, which a GGUF adapter cannot express: "
+                         "merge it into the model with PEFT (merge_and_unload) and convert the model");
     if (has("modules_to_save"))
-      refuse("modules_to_save", "the adapter has whole weights beside its low-rank matrices, which an adapter in GGUF "
-                                "cannot have: merge it into the model with PEFT and convert that");
+      refuse("modules_to_save", "the adapter has full weights besides its low-rank matrices, which a GGUF adapter "
+                                "cannot contain: merge it into the model with PEFT and convert the model");
     for (const char* key : {"layer_replication", "trainable_token_indices", "lora_bias", "target_parameters",
                             "use_qalora", "arrow_config", "use_bdlora", "kasa_config"})
-      if (has(key)) refuse(key, "is not supported in an adapter in GGUF: merge it into the model with PEFT");
+      if (has(key)) refuse(key, "not supported in a GGUF adapter: merge it into the model with PEFT");
     if (const Json* bias = settings_.find("bias"); bias && *bias != "none")
-      refuse("bias", "the adapter changes biases, which an adapter in GGUF cannot: merge it into the model with PEFT");
+      refuse("bias",
+             "the adapter changes biases, which a GGUF adapter cannot express: merge it into the model with PEFT");
     if (const Json* init = settings_.find("init_lora_weights"); init && init->is_string())
       for (const char* changes : {"pissa", "olora", "corda", "loftq"})
         if (init->get<std::string>().starts_with(changes))
-          refuse("init_lora_weights", fmt::format("'{}' changes the model's own weights, too: have PEFT save it as a "
-                                                  "plain LoRA adapter first (path_initial_model_for_weight_conversion)",
+          refuse("init_lora_weights", fmt::format("'{}' also changes the model's own weights: first save it as a plain "
+                                                  "LoRA adapter with PEFT (path_initial_model_for_weight_conversion)",
                                                   core::printable(init->get<std::string>())));
     alpha_ = settings_.get_number("lora_alpha", 8);
     if (!(alpha_ > 0 && std::isfinite(alpha_))) refuse("lora_alpha", fmt::format("is {}", alpha_));
@@ -113,7 +114,7 @@ class PeftConversion {
       const Fields all(*patterns, settings_.where("alpha_pattern"));
       for (const auto& [pattern, unused] : patterns->items()) {
         if (pattern.find_first_of("*+?()[]|{}\\") != std::string::npos)
-          refuse("alpha_pattern", fmt::format("'{}' is a regular expression, and only names of modules are supported",
+          refuse("alpha_pattern", fmt::format("'{}' is a regular expression; only module names are supported",
                                               core::printable(pattern)));
         alphas_[pattern] = all.get_number(pattern, alpha_);
       }
@@ -124,8 +125,8 @@ class PeftConversion {
     std::string folder = request_.base;
     if (folder.empty()) folder = settings_.find_string("base_model_name_or_path").value_or("");
     if (folder.empty() || !fs::exists(fs::path(folder) / "config.json"))
-      throw_error("{}: of which model? Name the folder with the config.json of {} with --base", request_.input,
-                  folder.empty() ? "that model" : core::printable(folder));
+      throw_error("{}: the base model is missing; give the folder with the config.json of {} with --base",
+                  request_.input, folder.empty() ? "the base model" : core::printable(folder));
     JsonFiles files(folder);
     gguf::Metadata unused;
     config_ = read_config(files, unused);
@@ -138,22 +139,22 @@ class PeftConversion {
     for (const gguf::SafeTensor& tensor : tensors_.tensors()) {
       std::string_view name = tensor.name;
       if (name.ends_with(kOwn)) {
-        notes_.push_back(fmt::format("{}, which is the model's own, is left out", core::printable(tensor.name)));
+        notes_.push_back(fmt::format("{}, a weight of the base model, is left out", core::printable(tensor.name)));
         continue;
       }
       const auto end = std::ranges::find_if(kEnds, [&](std::string_view each) { return name.ends_with(each); });
       if (end == std::end(kEnds) || !name.starts_with(kPrefix))
-        throw_error("{}: tensor {} is none of a plain LoRA adapter{}", tensors_.path_of(tensor),
+        throw_error("{}: tensor {} does not belong to a plain LoRA adapter{}", tensors_.path_of(tensor),
                     core::printable(tensor.name),
-                    name.find("magnitude") != std::string_view::npos ? ", but of DoRA" : "");
+                    name.find("magnitude") != std::string_view::npos ? ", but to DoRA" : "");
       if (tensor.shape.size() != 2 || tensor.elements() == 0)
-        throw_error("{}: tensor {} is no matrix", tensors_.path_of(tensor), core::printable(tensor.name));
+        throw_error("{}: tensor {} is not a matrix", tensors_.path_of(tensor), core::printable(tensor.name));
       name = name.substr(kPrefix.size(), name.size() - kPrefix.size() - end->size());
       const auto [module, expert] = without_expert(std::string(name));
       Pair& pair = pairs_[module][expert];
       (end->ends_with("_A") || end->ends_with("_A.weight") ? pair.a : pair.b) = &tensor;
     }
-    if (pairs_.empty()) throw_error("{}: holds no matrices of an adapter", files_.path(kTensors));
+    if (pairs_.empty()) throw_error("{}: contains no adapter matrices", files_.path(kTensors));
     for (const auto& [module, pairs] : pairs_)
       for (const auto& [expert, pair] : pairs)
         if (!pair.a || !pair.b) throw_error("{}: {} has only one of its two matrices", files_.path(kTensors), module);
@@ -192,7 +193,7 @@ class PeftConversion {
       if (!targets.empty()) break;
     }
     if (targets.empty() || (place.layer >= config_.layers && place.layer >= 0))
-      throw_error("{}: {} has no place in a {} model: the adapter is of another model than {} describes",
+      throw_error("{}: {} does not exist in a {} model: the adapter belongs to another model than {} describes",
                   files_.path(kTensors), core::printable(module), config_.architecture->name, config_.path);
     return targets;
   }
@@ -218,7 +219,7 @@ class PeftConversion {
     const bool experts = module.find("{}") != std::string::npos;
     const int64_t count = experts ? config_.experts : 1;
     if (pairs.rbegin()->first >= count)
-      throw_error("{}: {} has an expert {}, and the model has {}", files_.path(kTensors), module, pairs.rbegin()->first,
+      throw_error("{}: {} has an expert {}, but the model has {}", files_.path(kTensors), module, pairs.rbegin()->first,
                   count);
     for (const Target& target : targets_of(module)) {
       const bool is_table = target.name == models::kEmbeddingTable;
@@ -228,7 +229,7 @@ class PeftConversion {
         first[expert] = read(*pair.a);
         second[expert] = read(*pair.b);
         if (first[expert].rows != second[expert].cols || first[expert].rows > kMaxRank)
-          throw_error("{}: the matrices of {} do not fit each other", files_.path(kTensors), module);
+          throw_error("{}: the matrices of {} do not match", files_.path(kTensors), module);
         rank = std::max(rank, first[expert].rows);
         change(first[expert], second[expert], target, module, expert);
       }
@@ -248,8 +249,8 @@ class PeftConversion {
       for (float& v : b.values) v = static_cast<float>(v * factor);
     if (how.rows == Rows::mla_keys || how.rows == Rows::mla_values || how.change == Change::plus_one ||
         how.change == Change::negative_exp)
-      throw_error("{}: {} is divided among a model's heads in GGUF, which low-rank matrices cannot be: merge the "
-                  "adapter into the model with PEFT",
+      throw_error("{}: {} is split by heads in GGUF, which low-rank matrices cannot be: merge the adapter into the "
+                  "model with PEFT",
                   files_.path(kTensors), module);
     if (how.change == Change::value_head_columns)
       if (const auto order = row_order(Rows::value_heads, a.cols, config_, target.name); !order.empty()) {
@@ -274,7 +275,7 @@ class PeftConversion {
       Floats all{0, by_rows ? other : rank, {}};
       for (const Floats& part : parts) {
         if (!part.values.empty() && (by_rows ? part.cols : part.rows) != other)
-          throw_error("{}: {}: the experts differ in shape", files_.path(kTensors), name);
+          throw_error("{}: {}: the experts have different shapes", files_.path(kTensors), name);
         const int64_t rows = by_rows ? rank : other;
         for (int64_t r = 0; r < rows; ++r)
           for (int64_t c = 0; c < all.cols; ++c)
@@ -287,7 +288,7 @@ class PeftConversion {
       if (count > 1) dims.push_back(count);
       write_later(name + suffix, std::move(dims), std::move(all), dtype);
     };
-    if (!names_.insert(name).second) throw_error("{}: two modules become {}", files_.path(kTensors), name);
+    if (!names_.insert(name).second) throw_error("{}: two modules map to {}", files_.path(kTensors), name);
     if (is_table) first[0] = first[0].transposed();
     // alpha / rank of a smaller expert differs from the file's single factor.
     for (size_t e = 0; e < first.size(); ++e)
@@ -327,7 +328,7 @@ class PeftConversion {
       std::vector<uint32_t> ids;
       for (const Json& token : *tokens) {
         if (!token.is_number_unsigned() || token.get<uint64_t>() > INT32_MAX)
-          refuse("alora_invocation_tokens", "is no list of tokens");
+          refuse("alora_invocation_tokens", "not a list of tokens");
         ids.push_back(token.get<uint32_t>());
       }
       if (!ids.empty()) metadata.set("adapter.alora.invocation_tokens", ids);
@@ -366,7 +367,7 @@ bool is_peft_folder(const std::string& folder) {
 
 ConvertReport convert_peft(const core::ConvertRequest& request) {
   if (request.output.empty() || !request.mmproj.empty() || request.text_only)
-    throw Error("convert: of an adapter, name the file to write with -o, without --mmproj and --text-only",
+    throw Error("convert: for an adapter, give the output file with -o, without --mmproj and --text-only",
                 Error::kUsage);
   if (!fs::exists(fs::path(request.input) / kTensors)) throw_error("{}: has no {}", request.input, kTensors);
   return PeftConversion(request).run();

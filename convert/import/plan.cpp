@@ -97,7 +97,7 @@ bool Plan::add_rule(const std::string& from, const std::string& to, const Tensor
       use(tensor);
       made.matrices.push_back(plain_matrix(*tensor, 0, tensor->elements(), 1));
       if (made.matrices.back().rows != made.matrices.front().rows)
-        throw_error("{}: has other elements than the parts before it", tensor->name);
+        throw_error("{}: has a different number of elements than the parts before it", tensor->name);
     }
     if (made.matrices.empty()) return false;
     add(std::move(made), to, rule);
@@ -162,9 +162,9 @@ void Plan::add_module(const std::string& from, const std::string& to, const Tens
   if (std::ranges::any_of(weights.matrices, [&](const Matrix& matrix) {
         return matrix.rows != weights.matrices.front().rows || matrix.cols != weights.matrices.front().cols;
       }))
-    throw_error("{}: the experts differ in shape, which cannot be converted", from);
+    throw_error("{}: the experts have different shapes, which cannot be converted", from);
   if (!biases.matrices.empty() && std::ssize(biases.matrices) != count)
-    throw_error("{}.bias: some of {} experts have none", from, count);
+    throw_error("{}.bias: missing for some of {} experts", from, count);
   add(std::move(weights), to + ".weight", rule);
   TensorRule of_bias = rule;
   of_bias.how.as = As::vector;
@@ -276,7 +276,7 @@ void Plan::read_numbers() {
       const std::string name = fmt::format("{}{}.{}", names_.layers, il, rule.from);
       const SafeTensor* tensor = tensors_.find(name);
       if (!tensor || tensor->elements() != 1)
-        throw_error("tensor {} is missing or has not one number: the checkpoint is incomplete or damaged", name);
+        throw_error("tensor {} is missing or not a single number: the checkpoint is incomplete or damaged", name);
       use(tensor);
       float number = 0;
       plain_matrix(*tensor, 0, 1, 1).floats(0, 1, &number);
@@ -295,7 +295,8 @@ void Plan::add_output_matrix() {
   if (tied && rule.how.scale.empty()) return;
   if (tied) head = names_.table;
   if (!reader_.has(head))
-    throw_error("tensor {}.weight is missing: the checkpoint is incomplete or config.json is another's", head);
+    throw_error("tensor {}.weight is missing: the checkpoint is incomplete or config.json belongs to another one",
+                head);
   add_module(head, "output", rule);
 }
 
@@ -310,7 +311,7 @@ void Plan::check_all_used() {
     has_drafts |= layer >= config_.layers || is_draft(tensor.name);
     if (layer >= config_.layers || is_unused_tensor(tensor.name)) continue;
     if (config_.tied.value_or(false) && tensor.name == names_.head + ".weight") continue;
-    throw_error("{}: tensor {} has no place in a {} model: the checkpoint is of another kind than config.json says",
+    throw_error("{}: tensor {} is not used by a {} model: the checkpoint does not match config.json",
                 tensors_.path_of(tensor), tensor.name, config_.architecture->name);
   }
 }

@@ -29,7 +29,7 @@ DeltaHeads delta_heads(const Config& config) {
   DeltaHeads heads = {config.count("ssm.group_count"), config.count("ssm.time_step_rank"),
                       config.count("ssm.state_size"), 0};
   if (heads.k < 1 || heads.v < 1 || heads.v % heads.k != 0)
-    throw_error("{}: {} heads of values cannot share {} heads of keys evenly", config.path, heads.v, heads.k);
+    throw_error("{}: {} value heads are not a multiple of {} key heads", config.path, heads.v, heads.k);
   heads.v_dim = config.count("ssm.inner_size") / heads.v;
   return heads;
 }
@@ -81,7 +81,7 @@ std::vector<int64_t> of_key_heads(const Config& config, bool q, bool k, bool v, 
 
 std::vector<int64_t> row_order(Rows wanted, int64_t rows, const Config& config, const std::string& name) {
   const auto require = [&](bool fits) {
-    if (!fits) throw_error("{}: config.json's heads do not divide its {} rows", name, rows);
+    if (!fits) throw_error("{}: its {} rows do not match the heads in config.json", name, rows);
   };
   switch (wanted) {
   case Rows::rope_pairs: {
@@ -136,7 +136,7 @@ std::vector<Matrix> mla_heads(const Matrix& matrix, Rows part, const Config& con
   const auto values = static_cast<int64_t>(config.evaluate("v_head_dim").value_or(0));
   const int64_t heads = config.heads;
   if (heads < 1 || keys < 1 || values < 1 || matrix.rows != heads * (keys + values))
-    throw_error("{}: has {} rows, not {} heads of qk_nope_head_dim + v_head_dim", name, matrix.rows, heads);
+    throw_error("{}: has {} rows, expected {} heads of qk_nope_head_dim + v_head_dim", name, matrix.rows, heads);
   std::vector<Matrix> parts;
   for (int64_t h = 0; h < heads; ++h) {
     const int64_t first = h * (keys + values);

@@ -79,8 +79,8 @@ class Adding {
       adapter.file->check_architecture(model_);
       for (const int32_t token : adapter.file->invocation())
         if (token >= program_.vocab)
-          throw_error("{}: is invoked by token {}, outside the model's vocabulary of {}", adapter.file->file().path(),
-                      token, program_.vocab);
+          throw_error("{}: its invocation token {} is outside the model's vocabulary of {}",
+                      adapter.file->file().path(), token, program_.vocab);
       program_.adapters.push_back({adapter.file->name(), adapter.file->file().path(), adapter.file->fingerprint(),
                                    adapter.scale, adapter.file->invocation()});
     }
@@ -190,17 +190,16 @@ class Adding {
     const auto planar = whole ? std::nullopt : PlanarWeight::find(model_, in_file);
     const std::string& path = adapters_[own[0].adapter].file->file().path();
     if (tensor == kEmbeddingTable && program_.row_width > 0)
-      throw_error("{}: changes {}, which pictures' tokens do without: an adapter with pictures is not supported then",
+      throw_error("{}: changes {}, which image tokens bypass; such an adapter cannot be combined with images or audio",
                   path, tensor);
     if (whole && base.owned)
-      throw_error("{}: changes {}, whose rows a {} model has in another order: `ridge quantize --lora` merges it into "
-                  "the model instead",
+      throw_error("{}: changes {}, whose rows have another order in a {} model; use `ridge quantize --lora` to merge "
+                  "it into the model",
                   path, tensor, program_.architecture);
     if (whole && base.count != whole->dims[2])
-      throw_error(
-          "{}: changes {}, whose {} matrices a {} model multiplies with one by one: `ridge quantize --lora` merges "
-          "it into the model instead",
-          path, tensor, whole->dims[2], program_.architecture);
+      throw_error("{}: changes {}, whose {} matrices a {} model multiplies one by one; use `ridge quantize --lora` to "
+                  "merge it into the model",
+                  path, tensor, whole->dims[2], program_.architecture);
     for (const Own& each : own)
       adapters_[each.adapter].file->check_shape(tensor, model_, whole ? whole->dims[0] : planar->cols(),
                                                 whole ? whole->dims[1] : planar->rows(),
@@ -272,8 +271,8 @@ class Adding {
         if (used_.contains({i, tensor}) || (layer >= layers && model_.find_tensor(tensor))) continue;
         throw_error("{}: changes {}, which {} {}", adapters_[i].file->file().path(), core::printable(tensor),
                     model_.path(),
-                    model_.find_tensor(tensor) ? "does not multiply with by itself: `ridge quantize --lora` merges it"
-                                               : "does not have: is it an adapter of another model?");
+                    model_.find_tensor(tensor) ? "does not multiply separately; use `ridge quantize --lora` to merge it"
+                                               : "does not contain: is it an adapter for another model?");
       }
   }
 

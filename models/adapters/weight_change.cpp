@@ -60,13 +60,13 @@ void check_merging(std::span<const ScaledAdapter> adapters, const gguf::File& mo
     const std::string& path = adapter.file->file().path();
     adapter.file->check_architecture(model);
     if (!adapter.file->invocation().empty())
-      throw_error("{}: counts from certain tokens of a text on, so it cannot be merged", path);
+      throw_error("{}: active only after certain tokens of a text, so it cannot be merged", path);
     for (const auto& [tensor, pair] : adapter.file->pairs()) {
       if (is_tied && (tensor == kEmbeddingTable || tensor == "output.weight"))
-        throw_error("{}: changes {}, which is the table of tokens and the output matrix in {}, so it cannot be merged",
-                    path, tensor, model.path());
+        throw_error("{}: changes {}, which is both embedding and output matrix in {}, so it cannot be merged", path,
+                    tensor, model.path());
       if (!model.find_tensor(tensor) && !PlanarWeight::find(model, tensor))
-        throw_error("{}: changes {}, which {} does not have: is it an adapter of another model?", path,
+        throw_error("{}: changes {}, which {} does not contain: is it an adapter for another model?", path,
                     core::printable(tensor), model.path());
     }
   }

@@ -14,7 +14,7 @@ static void build(Builder& b) {
   const Hparams& h = b.hparams();
   const double scale = h.get_float("expert_group_scale", 1);
   const int64_t sharing = h.positive_int("experts_per_group", kMaxExperts), experts = h.experts();
-  if (experts < sharing) h.refuse("experts_per_group", std::to_string(sharing), "fewer experts than that are");
+  if (experts < sharing) h.refuse("experts_per_group", std::to_string(sharing), "fewer experts are");
   const int64_t further_width = h.get_int("expert_chunk_feed_forward_length", 0);
   const auto feed_forward = [&](ValueId x, int64_t il) {
     const std::string blk = b.layer_name(il);

@@ -41,7 +41,7 @@ void build(Builder& b) {
   Stacks stacks = {b, layers};
   stacks.passes = high_cycles * (low_cycles + 1);
   if (layers * stacks.passes != h.layers())
-    h.refuse("block_count", std::to_string(h.layers()), "other numbers than one for each pass of each layer are");
+    h.refuse("block_count", std::to_string(h.layers()), "other numbers than one per pass and layer are");
   double scale = h.get_float("embedding_scale", 0);
   if (scale == 0) scale = 1;
   ValueId high = b.embed(scale), low = -1;

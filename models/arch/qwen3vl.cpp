@@ -12,7 +12,7 @@ static void build(Builder& b) {
   const int64_t entries = b.hparams().get_int("n_deepstack_layers", 0); // number of layers whose output gets image
                                                                         // rows
   if (entries < 0 || entries > b.hparams().layers())
-    throw_error("n_deepstack_layers is {}, of {} layers", entries, b.hparams().layers());
+    throw_error("n_deepstack_layers is {}, but the model has {} layers", entries, b.hparams().layers());
   const bool experts = b.hparams().architecture() == "qwen3vlmoe";
   const AttentionSpec attention = {.rope = Rope::split, .qk_norm = true, .rope_axes = RopeAxes::interleaved};
   b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention); },

@@ -54,7 +54,7 @@ AttentionSpec Builder::resolved(AttentionSpec spec, int64_t il) const {
   constexpr std::string_view kSoftCap = "attn_logit_softcapping";
   if (!spec.soft_cap) {
     if (const double cap = h.get_float(kSoftCap, 0); cap != 0)
-      h.refuse(kSoftCap, fmt::format("{}", cap), "soft caps of attention's scores are");
+      h.refuse(kSoftCap, fmt::format("{}", cap), "soft caps of attention scores are");
     spec.soft_cap = 0;
   } else if (!(*spec.soft_cap >= 0 && std::isfinite(*spec.soft_cap))) {
     throw_error("{}: {} is {}, expected a number above 0", file_.path(), h.key(kSoftCap), *spec.soft_cap);
@@ -159,10 +159,10 @@ core::WeightId Builder::distance_bias(const std::string& blk, const AttentionSpe
 int32_t Builder::cache_of(int64_t il, const AttentionSpec& spec) const {
   const auto found = cache_of_layer_.find(il);
   if (found == cache_of_layer_.end())
-    throw_error("{}: layer {} has no keys and values that another layer could attend to", file_.path(), il);
+    throw_error("{}: layer {} has no keys and values for other layers to share", file_.path(), il);
   const core::KvLayer& kv = program_.kv_layers[found->second];
   if (kv.heads != *spec.kv_heads || kv.k_dim != *spec.k_dim || kv.v_dim != *spec.v_dim)
-    throw_error("{}: layers that share the keys and values of layer {} have other heads", file_.path(), il);
+    throw_error("{}: layers that share the keys and values of layer {} have different heads", file_.path(), il);
   return found->second;
 }
 

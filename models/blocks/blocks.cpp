@@ -52,7 +52,7 @@ core::Weight Builder::tensor_weight(const std::string& name, int64_t cols, int64
                 dims[1], dims[2], dims[3], cols, rows, count);
   const auto type = static_cast<uint32_t>(tensor->type);
   const quant::FormatInfo* format = quant::find_format(type);
-  if (!format) throw_error("{}: tensor {} has type id {}, which is no weight format", file_.path(), name, type);
+  if (!format) throw_error("{}: tensor {} has type id {}, which is not a weight type", file_.path(), name, type);
   return {name, type, cols, rows, count, format->row_bytes(cols), tensor->data.data()};
 }
 
@@ -349,7 +349,7 @@ void Builder::refuse_unused_tensors() const {
   };
   for (const gguf::Tensor& tensor : file_.tensors())
     if (!used_tensors_.contains(tensor.name) && counts(tensor.name) && !tensor.name.ends_with(".input_scale"))
-      throw_error("{}: tensor {} has no place in a {} model: what it is for is not supported yet", file_.path(),
+      throw_error("{}: tensor {} is not used by {} models: its purpose is not supported yet", file_.path(),
                   core::printable(tensor.name), program_.architecture);
 }
 
@@ -360,10 +360,10 @@ core::Program Builder::finish() && {
         const bool by_token = op.kind == OpKind::route && op.weights.size() > 2;
         return by_token || op.kind == OpKind::ngram_embed || op.kind == OpKind::index_choice;
       }))
-    throw_error("{}: pictures for {} models are not supported yet", file_.path(), program_.architecture);
+    throw_error("{}: images and audio for {} models are not supported yet", file_.path(), program_.architecture);
   for (const core::Op& op : program_.ops)
     if (op.kind == OpKind::embed && order_of_weight_.contains(op.weights[0]))
-      throw_error("{}: {}: weights of this scheme cannot be a table", file_.path(),
+      throw_error("{}: {}: weights of this scheme cannot be an embedding table", file_.path(),
                   program_.weights[op.weights[0]].name);
   hparams_.refuse_ignored();
   refuse_unused_tensors();

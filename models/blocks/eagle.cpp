@@ -32,7 +32,7 @@ core::Weight Builder::lend(const std::string& name, int64_t cols, int64_t rows) 
 int64_t Builder::vocabulary() const {
   const gguf::Tensor* table = file_.find_tensor("token_embd.weight");
   if (!table) table = file_.find_tensor("output.weight");
-  if (!table) throw_error("{}: has no table of tokens for a draft head", file_.path());
+  if (!table) throw_error("{}: has no token embeddings for a draft head", file_.path());
   return table->dims[1];
 }
 
@@ -41,7 +41,7 @@ Builder::TakenRows Builder::taken_rows() {
   TakenRows taken{.layers = hparams_.all_ints(kLayers),
                   .width = hparams_.positive_int("target_hidden_size", kMaxWidth)};
   if (taken.layers.size() != 3 || std::ranges::min(taken.layers) < 0)
-    throw_error("{}: {}: expected the numbers of three layers", file_.path(), hparams_.key(kLayers));
+    throw_error("{}: {}: expected three layer numbers", file_.path(), hparams_.key(kLayers));
   const int64_t width = std::ssize(taken.layers) * taken.width;
   taken.matrix = lend("fc.weight", width, hparams_.width());
   if (hparams_.get_bool("norm_before_fc", false)) {
@@ -59,11 +59,11 @@ void Builder::take_row(ValueId x, int64_t il) {
     if (taken_->layers[i] == il) taken_values_[i] = x;
   const std::string& head = partner_->path();
   if (il == hparams_.layers() && taken_->last_layer() > il)
-    throw_error("{}: takes what goes into layer {}, {} has {} layers: it is the draft head of another model", head,
+    throw_error("{}: reads the input of layer {}, but {} has {} layers: it is a draft head for another model", head,
                 taken_->last_layer(), file_.path(), il);
   if (il != taken_->last_layer()) return;
   if (width_of(x) != taken_->width)
-    throw_error("{}: takes rows of {} elements, those of {} have {}: it is the draft head of another model", head,
+    throw_error("{}: reads rows of {} elements, but those of {} have {}: it is a draft head for another model", head,
                 taken_->width, file_.path(), width_of(x));
   layer_ = il < hparams_.layers() ? static_cast<int32_t>(il) : -1;
   ValueId rows = taken_values_[0];
@@ -80,13 +80,13 @@ std::vector<int64_t> Builder::draft_vocabulary() const {
   const gguf::Tensor* tensor = file_.find_tensor("d2t");
   if (!tensor) return {};
   if (tensor->type.name() != "I64" || tensor->n_dims != 1)
-    throw_error("{}: tensor d2t is no list of I64, the model's tokens", file_.path());
+    throw_error("{}: tensor d2t must be a list of I64 token ids of the model", file_.path());
   std::vector<int64_t> words(tensor->dims[0]);
   std::memcpy(words.data(), tensor->data.data(), words.size() * sizeof words[0]);
   std::set<int64_t> seen;
   for (const int64_t word : words)
     if (word < 0 || word >= program_.vocab || !seen.insert(word).second)
-      throw_error("{}: tensor d2t has token {}, expected each once and all of the model's {}", file_.path(), word,
+      throw_error("{}: tensor d2t contains token {}, expected distinct token ids below {}", file_.path(), word,
                   program_.vocab);
   return words;
 }
@@ -121,7 +121,8 @@ void Builder::eagle_logits(ValueId normed) {
 
 void Builder::eagle_head(const AttentionSpec& spec) {
   if (!partner_)
-    throw_error("{}: is a draft head; name it beside its model: -m MODEL --draft-model {}", file_.path(), file_.path());
+    throw_error("{}: this is a draft head; give it together with its model: -m MODEL --draft-model {}", file_.path(),
+                file_.path());
   if (hparams_.blocks() != 1)
     throw_error("{}: a draft head of {} layers is not supported yet", file_.path(), hparams_.blocks());
   const int64_t width = hparams_.width();
@@ -131,13 +132,13 @@ void Builder::eagle_head(const AttentionSpec& spec) {
   core::WeightId table = -1;
   if (const gguf::Tensor* own = tensor("token_embd.weight")) {
     if (own->dims[1] != program_.vocab)
-      throw_error("{}: has a vocabulary of {} tokens, {} one of {}: a draft head needs its model's", file_.path(),
-                  own->dims[1], partner_->path(), program_.vocab);
+      throw_error("{}: has a vocabulary of {} tokens, but {} one of {}: a draft head needs the same vocabulary",
+                  file_.path(), own->dims[1], partner_->path(), program_.vocab);
     table = weight("token_embd.weight", width, program_.vocab);
   }
   if ((table < 0 || !has_matrix("output")) && model.hparams().width() != width)
-    throw_error("{}: takes {} of {}, whose rows have {} elements and not {}: it is the draft head of another model",
-                file_.path(), table < 0 ? "the table of tokens" : "the output matrix", partner_->path(),
+    throw_error("{}: uses {} of {}, whose rows have {} elements instead of {}: it is a draft head for another model",
+                file_.path(), table < 0 ? "the token embeddings" : "the output matrix", partner_->path(),
                 model.hparams().width(), width);
   if (table < 0)
     table = add_weight(

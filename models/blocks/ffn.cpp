@@ -92,7 +92,7 @@ RoutingSpec Builder::resolved(RoutingSpec spec, int64_t il) const {
   const int64_t groups = *spec.groups, groups_used = *spec.groups_used;
   if (groups > *spec.experts || *spec.experts % groups != 0 || groups_used < 1 || groups_used > groups ||
       *spec.used > *spec.experts / groups * groups_used)
-    throw_error("{}: {} experts in {} groups, of which {} are used, do not give {} experts per token", file_.path(),
+    throw_error("{}: {} experts in {} groups, {} of them used, are too few for {} experts per token", file_.path(),
                 *spec.experts, groups, groups_used, *spec.used);
   return spec;
 }
@@ -126,14 +126,14 @@ WeightId Builder::experts_of_tokens(const std::string& name, int64_t experts, in
   std::memcpy(numbers.data(), tensor->data.data(), tensor->data.size());
   for (const int32_t number : numbers)
     if (number < 0 || number >= experts)
-      throw_error("{}: tensor {} has expert {} of {}", file_.path(), name, number, experts);
+      throw_error("{}: tensor {} has expert {}, but the model has {}", file_.path(), name, number, experts);
   return integers(name, numbers);
 }
 
 ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const ActivationSpec& activation) {
   const std::string blk = layer_name(il);
   if (has(blk + "ffn_gate.0.weight"))
-    throw_error("{}: has one tensor per expert ({}ffn_gate.0.weight), a layout that was given up in 2024: convert the "
+    throw_error("{}: has one tensor per expert ({}ffn_gate.0.weight), a layout that was dropped in 2024: convert the "
                 "model again",
                 file_.path(), blk);
   const RoutingSpec spec = resolved(wanted, il);

@@ -169,7 +169,7 @@ ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec)
   const int64_t rotated = spec.rope == Rope::none ? h.get_int("rope.dimension_count") : h.rope_dims(k_dim);
   const int64_t nope = k_dim - rotated;
   if (rotated < 0 || nope < 0)
-    throw_error("{}: {} rotated dimensions leave nothing of keys of {}", file_.path(), rotated, k_dim);
+    throw_error("{}: {} rotated dimensions leave no rest of keys of {}", file_.path(), rotated, k_dim);
 
   std::string q_tensor = blk + "attn_q";
   ValueId q_in = x;
@@ -180,7 +180,7 @@ ValueId Builder::latent_attention(ValueId x, int64_t il, const LatentSpec& spec)
   }
   if (spec.sees == LatentSpec::AttendedPositions::own_choice) chosen_ = chosen_positions(x, q_in, blk, rotated, spec);
   if (spec.sees != LatentSpec::AttendedPositions::all && chosen_ < 0)
-    throw_error("{}: layer {} attends to the choice of a layer before, but none has an indexer", file_.path(), il);
+    throw_error("{}: layer {} uses the selection of an earlier layer, but no layer has an indexer", file_.path(), il);
   // Each head has `nope` rows, then its rotated ones.
   ValueId q = nope > 0 ? linear_of(q_in, q_tensor, {"nope", heads * k_dim, 0, heads * nope, nope, k_dim}) : -1;
   const ValueId c =

@@ -29,7 +29,7 @@ WeightId Builder::ngram_hash(const core::NgramParams& params, int64_t table_rows
   }
   for (int64_t head = 0; head < params.heads(); ++head) {
     if (first[head] < 0 || rows[head] < 1 || first[head] > table_rows || rows[head] > table_rows - first[head])
-      throw_error("{}: {} rows from {} on of n-gram head {}, but per_layer_token_embd.weight has {}", file_.path(),
+      throw_error("{}: {} rows starting at {} for n-gram head {}, but per_layer_token_embd.weight has {}", file_.path(),
                   rows[head], first[head], head, table_rows);
     hash.push_back(static_cast<int32_t>(first[head]));
     hash.push_back(static_cast<int32_t>(rows[head]));
@@ -45,12 +45,12 @@ ValueId Builder::ngram_embedding(const std::string& blk) {
                 width = h.positive_int("embedding_length_per_layer_input", kMaxWidth);
   if (length < 2) throw_error("{}: {} is {}, expected at least 2", file_.path(), h.key(kLength), length);
   if (end < 0 || end >= kExactTokens || program_.vocab >= kExactTokens)
-    h.refuse("ple.eos_token_id", std::to_string(end), "n-grams of so many tokens are");
+    h.refuse("ple.eos_token_id", std::to_string(end), "n-grams over a vocabulary of this size are");
   const std::string table = "per_layer_token_embd.weight";
   const gguf::Tensor* tensor = file_.find_tensor(table);
   const int64_t rows = tensor ? tensor->dims[1] : 1;
   if (rows > std::numeric_limits<int32_t>::max())
-    throw_error("{}: tensor {} has {} rows, more than rows have numbers", file_.path(), table, rows);
+    throw_error("{}: tensor {} has {} rows, which exceed 32-bit row numbers", file_.path(), table, rows);
   const core::NgramParams params = {new_state(blk + "ngram", length - 1), length, per_length,
                                     static_cast<int32_t>(end)};
   const ValueId out = value(blk + "ngram_embed", params.heads() * width, false),

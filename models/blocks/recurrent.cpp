@@ -29,7 +29,7 @@ WeightId Builder::taps(const std::string& name, int64_t kernel, int64_t channels
 ValueId Builder::conv1d(ValueId x, const std::string& tensor, int64_t kernel, Activation activation) {
   const int64_t channels = width_of(x);
   if (kernel < 2 || kernel > 256)
-    throw_error("{}: a convolution over {} tokens, expected 2 to 256", file_.path(), kernel);
+    throw_error("{}: convolution over {} tokens, expected 2 to 256", file_.path(), kernel);
   std::vector<WeightId> weights = {taps(tensor + ".weight", kernel, channels)};
   if (has(tensor + ".bias")) weights.push_back(vector(tensor + ".bias", channels));
   const int32_t state = new_state(tensor, (kernel - 1) * channels);

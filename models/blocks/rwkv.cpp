@@ -45,7 +45,7 @@ WeightId Builder::time_mix_share(const std::string& blk, std::string_view which,
   skip(own);
   skip(fused);
   if (all->weights() != count * width || all->type != quant::Type::F32)
-    throw_error("{}: tensor {} has {} numbers, expected {} in F32", file_.path(), fused, all->weights(), count * width);
+    throw_error("{}: tensor {} has {} values, expected {} in F32", file_.path(), fused, all->weights(), count * width);
   core::Weight share = {fused, core::kFloatType, width, 1, 1, width * static_cast<int64_t>(sizeof(float)), nullptr};
   share.data = all->data.data() + place * share.row_bytes;
   share.part = which;
@@ -57,7 +57,7 @@ ValueId Builder::time_mix(ValueId x, int64_t il) {
   const Hparams& h = hparams_;
   const int64_t width = h.width(), dim = h.positive_int("wkv.head_size", core::kMaxWkvDim), heads = width / dim,
                 extra = h.positive_int("time_mix_extra_dim", kMaxWidth);
-  if (width % dim != 0) throw_error("{}: {} elements do not divide into heads of {}", file_.path(), width, dim);
+  if (width % dim != 0) throw_error("{}: {} elements cannot be divided into heads of {}", file_.path(), width, dim);
   const ValueId difference = previous_minus_current(x, blk + "time_mix_shift");
   const ValueId mixed =
       linear(lerp_with_previous(x, difference, blk + "time_mix_lerp_x"), blk + "time_mix_w1", 5 * extra);
@@ -116,7 +116,7 @@ ValueId Builder::head_products(ValueId r, ValueId k, const std::string& tensor, 
 std::pair<ValueId, ValueId> Builder::time_mix7(ValueId x, std::optional<ValueId> first_values, int64_t il) {
   const std::string blk = layer_name(il), mix = blk + "time_mix_";
   const int64_t width = hparams_.width(), dim = hparams_.positive_int("wkv.head_size", core::kMaxWkvDim);
-  if (width % dim != 0) throw_error("{}: {} elements do not divide into heads of {}", file_.path(), width, dim);
+  if (width % dim != 0) throw_error("{}: {} elements cannot be divided into heads of {}", file_.path(), width, dim);
   const bool gated = has(mix + "g1.weight");
   const ValueId difference = previous_minus_current(x, mix + "shift");
   int64_t place = 0;

@@ -14,7 +14,7 @@ namespace {
 
 std::string_view type_of(const gguf::File& file) {
   if (!file.get_bool("clip.has_audio_encoder", false))
-    throw_error("{}: has no encoder of sound (clip.has_audio_encoder)", file.path());
+    throw_error("{}: has no audio encoder (clip.has_audio_encoder)", file.path());
   const std::string_view of_sound = file.get_string("clip.audio.projector_type", "");
   const std::string_view type = of_sound.empty() ? file.get_string("clip.projector_type") : of_sound;
   return type == "qwen2.5o" ? "qwen2a" : type; // old name in files with both encoders
@@ -22,12 +22,12 @@ std::string_view type_of(const gguf::File& file) {
 
 const Kind& kind_of(const gguf::File& file) {
   if (const std::string_view architecture = file.get_string("general.architecture"); architecture != "clip")
-    throw_error("{}: architecture '{}' is no encoder of sound, expected 'clip': an mmproj file", file.path(),
+    throw_error("{}: architecture '{}' is not an audio encoder, expected 'clip' (an mmproj file)", file.path(),
                 core::printable(architecture));
   const std::string_view type = type_of(file);
   const auto found = std::ranges::find(encoder_table(), type, &Kind::name);
   if (found == encoder_table().end())
-    throw_error("{}: the encoder of sound '{}' is not supported yet", file.path(), core::printable(type));
+    throw_error("{}: the audio encoder '{}' is not supported yet", file.path(), core::printable(type));
   return *found;
 }
 

@@ -19,7 +19,7 @@ gguf::Metadata metadata_of(int64_t text_width) {
     metadata.set(fmt::format("clip.audio.{}", key), static_cast<uint32_t>(value));
   };
   metadata.set("general.architecture", "clip");
-  metadata.set("general.name", fmt::format("synthetic encoder of sound of {}", kModel));
+  metadata.set("general.name", fmt::format("synthetic audio encoder of {}", kModel));
   metadata.set("clip.has_audio_encoder", true);
   metadata.set("clip.projector_type", "voxtral");
   count("block_count", kLayers);
@@ -72,7 +72,7 @@ std::vector<gguf::TensorInfo> tensors_of(int64_t text_width) {
 std::shared_ptr<const std::vector<std::byte>> synthetic_encoder(std::string_view spec) {
   const models::Shape& text = *SyntheticSpec::parse(spec).shape;
   if (text.name != kModel)
-    throw core::Error(fmt::format("--audio: {} has no encoder of sound; {} has one", text.name, kModel),
+    throw core::Error(fmt::format("--audio: {} has no audio encoder; {} has one", text.name, kModel),
                       core::Error::kUsage);
   return random_image(metadata_of(text.width), tensors_of(text.width));
 }

@@ -45,7 +45,7 @@ void Builder::misshapen(const gguf::Tensor& tensor, int64_t cols, int64_t rows) 
 core::Weight Builder::view(const std::string& name, int64_t cols, int64_t rows) {
   const gguf::Tensor& t = tensor(name);
   const quant::FormatInfo* format = t.type.format();
-  if (!format) throw_error("{}: tensor {} has type {}, which is no weight format", file_.path(), name, t.type.name());
+  if (!format) throw_error("{}: tensor {} has type {}, which is not a weight type", file_.path(), name, t.type.name());
   const bool flat = t.dims[0] != cols && t.type.block_weights() > 1; // blocks would span rows
   if (t.weights() != cols * rows || flat) misshapen(t, cols, rows);
   return {name, t.type.id(), cols, rows, 1, format->row_bytes(cols), t.data.data()};
@@ -129,7 +129,8 @@ ValueId Builder::patches(int64_t side, int64_t more, const Step& first, const st
   lines_ = height_px_ / side;
   const int64_t count = columns_ * lines_, pixels = 3 * side * side;
   if (count < 1)
-    throw_error("{}: a tile of {} × {} pixels has no patch of {}", file_.path(), width_px_, height_px_, side);
+    throw_error("{}: a tile of {} × {} pixels cannot be divided into patches of {}", file_.path(), width_px_,
+                height_px_, side);
   constexpr int64_t kMaxPatches = 1 << 16; // attention takes minutes
   if (count > kMaxPatches)
     throw_error("{}: a tile of {} × {} pixels has more than {} patches of {}", file_.path(), width_px_, height_px_,
@@ -319,8 +320,8 @@ void Builder::refuse_unused() const {
   };
   for (const gguf::Tensor& tensor : file_.tensors())
     if (is_of_this(tensor.name) && !used_.contains(tensor.name))
-      throw_error("{}: tensor {} has no place in this kind of projector: what it is for is not supported yet",
-                  file_.path(), core::printable(tensor.name));
+      throw_error("{}: tensor {} is not used by this kind of projector: its purpose is not supported yet", file_.path(),
+                  core::printable(tensor.name));
 }
 
 Encoder Builder::finish() && {

@@ -21,7 +21,7 @@ media::Picture pixel_bound_tile(const Hparams& h, const media::Picture& picture,
 }
 
 media::Size best_size(const media::Picture& picture, std::span<const media::Size> sizes) {
-  if (sizes.empty()) throw_error("a picture cannot be cut into tiles: there are no sizes to choose from");
+  if (sizes.empty()) throw_error("an image cannot be cut into tiles: no tile sizes are given");
   media::Size best = {};
   int64_t most = -1, least_waste = 0;
   for (const media::Size& size : sizes) {

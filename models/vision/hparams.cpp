@@ -34,7 +34,7 @@ double Hparams::number(std::string_view name) const {
 std::array<float, 3> Hparams::colors(std::string_view name) const {
   const gguf::Value* value = file_.find(key(name));
   const auto numbers = value ? value->as_floats() : std::nullopt;
-  if (!numbers || numbers->size() != 3) throw_error("{}: {}: expected three numbers", path(), key(name));
+  if (!numbers || numbers->size() != 3) throw_error("{}: {}: expected three values", path(), key(name));
   std::array<float, 3> made;
   std::ranges::copy(*numbers, made.begin());
   for (const float number : made)
@@ -55,13 +55,14 @@ int64_t Hparams::heads() const { return count("attention.head_count", kMaxHeads)
 int64_t Hparams::head_dim() const {
   const int64_t width = this->width(), heads = this->heads();
   if (!has("attention.head_dim") && width % heads != 0)
-    throw_error("{}: {} heads do not share a width of {}", path(), heads, width);
+    throw_error("{}: {} heads do not divide a width of {}", path(), heads, width);
   return count_or("attention.head_dim", width / heads, kMaxHeadDim);
 }
 int64_t Hparams::patch() const { return count("patch_size", 1024); }
 int64_t Hparams::image_size() const {
   const int64_t patch = this->patch(), size = count("image_size", 8192);
-  if (size < patch) throw_error("{}: {} is {}, less than a patch of {} pixels", path(), key("image_size"), size, patch);
+  if (size < patch)
+    throw_error("{}: {} is {}, smaller than a patch of {} pixels", path(), key("image_size"), size, patch);
   return size / patch * patch;
 }
 int64_t Hparams::text_width() const { return count("projection_dim", kMaxWidth); }

@@ -65,7 +65,8 @@ ValueId Builder::attention(ValueId x, int64_t il, const LayerSpec& spec) {
   const std::string blk = own(fmt::format("blk.{}.", il));
   const int64_t heads = hparams_.heads(), dim = hparams_.head_dim();
   const int64_t kv_heads = hparams_.count_or("attention.head_count_kv", heads, heads);
-  if (heads % kv_heads != 0) throw_error("{}: {} heads do not share {} of keys", file_.path(), heads, kv_heads);
+  if (heads % kv_heads != 0)
+    throw_error("{}: {} heads are not a multiple of {} KV heads", file_.path(), heads, kv_heads);
   const int64_t q_rows = heads * dim, kv_rows = kv_heads * dim;
   ValueId q, k, v;
   if (const std::string qkv = blk + "attn_qkv"; has(qkv + ".weight")) {

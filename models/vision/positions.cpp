@@ -108,7 +108,7 @@ int64_t Builder::table_side() {
   const int64_t count = tensor(kTable).weights() / hparams_.width();
   const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(count))));
   if (count < 1 || side * side != count)
-    throw_error("{}: tensor {} has {} rows, which make no square", file_.path(), kTable, count);
+    throw_error("{}: tensor {} has {} rows, which do not form a square", file_.path(), kTable, count);
   return side;
 }
 
@@ -132,7 +132,7 @@ std::vector<float> Builder::nearest_places(int64_t side) {
 std::vector<float> Builder::table_by_axes() {
   const int64_t width = hparams_.width(), count = tensor(kTable).weights() / width / 2;
   if (std::max(columns_, lines_) > count)
-    throw_error("{}: tensor {} has {} places of a side, a picture needs {}", file_.path(), kTable, count,
+    throw_error("{}: tensor {} has {} positions per side, but the image needs {}", file_.path(), kTable, count,
                 std::max(columns_, lines_));
   const std::vector<float> both = values(kTable, 2 * count * width);
   std::vector<float> table;

@@ -12,7 +12,7 @@ namespace {
 // Files may have encoders of images and of audio.
 std::string_view type_of(const gguf::File& file) {
   if (!file.get_bool("clip.has_vision_encoder", false))
-    throw_error("{}: has no encoder of pictures (clip.has_vision_encoder)", file.path());
+    throw_error("{}: has no image encoder (clip.has_vision_encoder)", file.path());
   const std::string_view of_pictures = file.get_string("clip.vision.projector_type", "");
   std::string_view type = of_pictures.empty() ? file.get_string("clip.projector_type") : of_pictures;
   return type == "qwen2.5o" ? "qwen2.5vl_merger" : type; // old name in files with both
@@ -20,7 +20,7 @@ std::string_view type_of(const gguf::File& file) {
 
 const Projector& projector_of(const gguf::File& file) {
   if (const std::string_view architecture = file.get_string("general.architecture"); architecture != "clip")
-    throw_error("{}: architecture '{}' is no encoder of pictures, expected 'clip': an mmproj file", file.path(),
+    throw_error("{}: architecture '{}' is not an image encoder, expected 'clip' (an mmproj file)", file.path(),
                 core::printable(architecture));
   const std::string_view type = type_of(file);
   const auto found = std::ranges::find(projector_table(), type, &Projector::name);

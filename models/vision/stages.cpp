@@ -15,7 +15,7 @@ using core::WeightId;
 
 void Builder::cut_squares() {
   if (width_px_ % height_px_ != 0)
-    throw_error("{}: a tile of {} × {} pixels is not made of squares", file_.path(), width_px_, height_px_);
+    throw_error("{}: a tile of {} × {} pixels cannot be divided into squares", file_.path(), width_px_, height_px_);
   encoder_.squares = width_px_ / height_px_;
   width_px_ = height_px_;
 }
@@ -73,7 +73,8 @@ ValueId Builder::around(ValueId value, int64_t step, int64_t more) {
 
 std::vector<ValueId> Builder::merge(const std::vector<ValueId>& values, int64_t side) {
   if (grid_.columns % side != 0 || grid_.lines % side != 0)
-    throw_error("{}: {} × {} patches do not make squares of {}", file_.path(), grid_.columns, grid_.lines, side);
+    throw_error("{}: {} × {} patches cannot be divided into squares of {}", file_.path(), grid_.columns, grid_.lines,
+                side);
   return begin_stage(values, side * side, squares(side, side, 0));
 }
 

@@ -134,7 +134,7 @@ std::shared_ptr<const std::vector<std::byte>> synthetic_encoder(std::string_view
     std::vector<std::string_view> known;
     for (const Shape& shape : encoder_shapes()) known.push_back(shape.model);
     throw core::Error(
-        fmt::format("--image: {} has no encoder of pictures; these have one: {}", text.name, fmt::join(known, ", ")),
+        fmt::format("--image: {} has no image encoder; models with one: {}", text.name, fmt::join(known, ", ")),
         core::Error::kUsage);
   }
   return random_image(metadata_of(*found, text.width), TensorList(*found, text.width).all());

@@ -142,7 +142,7 @@ class Builder {
       if (form.contains("type"))
         for (const Json& one : parts.dependency_cases(form, "#").value_or(std::vector{form}))
           forms.push_back(members(tool, one, values));
-    if (forms.empty()) fail_unsatisfiable("#", "no arguments are left");
+    if (forms.empty()) fail_unsatisfiable("#", "no arguments are possible");
     return fmt::format("({})", fmt::join(forms, " | "));
   }
 

@@ -154,7 +154,7 @@ std::string ValueRules::tagged(const Json& schema, const std::string& hint, std:
     else
       written.push_back(json(part, hint));
   }
-  if (written.empty()) fail_unsatisfiable("#", "no value is left");
+  if (written.empty()) fail_unsatisfiable("#", "no value is possible");
   return rules_.add(hint, fmt::format("{}", fmt::join(written, " | ")));
 }
 
@@ -164,7 +164,7 @@ std::string ValueRules::gemma(const Json& schema, const std::string& hint, int d
   for (const Json& part : parts_.alternatives(schema, "#"))
     for (const Json& one : parts_.dependency_cases(part, "#").value_or(std::vector{part}))
       written.push_back(gemma_part(one, hint, depth));
-  if (written.empty()) fail_unsatisfiable("#", "no value is left");
+  if (written.empty()) fail_unsatisfiable("#", "no value is possible");
   return rules_.add(hint, fmt::format("{}", fmt::join(written, " | ")));
 }
 
@@ -191,7 +191,7 @@ std::string ValueRules::gemma_part(const Json& part, const std::string& hint, in
   if (lists_values(part)) {
     std::vector<std::string> values;
     for (const Json& value : listed_values(part, "#")) values.push_back(gemma_literal(value));
-    if (values.empty()) fail_unsatisfiable("#", "no value is left of `enum` and `const`");
+    if (values.empty()) fail_unsatisfiable("#", "no value satisfies both `enum` and `const`");
     return fmt::format("({})", fmt::join(values, " | "));
   }
   if (!part.contains("type")) return gemma_anything();

@@ -33,7 +33,7 @@ size_t find_alternatives(std::string_view pattern, std::vector<std::string_view>
     }
     if (ends) return i + 2;
   }
-  throw std::logic_error("a call syntax has a group that does not end");
+  throw std::logic_error("a call syntax has an unclosed group");
 }
 
 } // namespace

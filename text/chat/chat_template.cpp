@@ -72,7 +72,7 @@ std::tm parse_time(std::string_view text) {
   std::mktime(&whole);
   time.tm_wday = whole.tm_wday;
   time.tm_yday = whole.tm_yday;
-  if (whole.tm_mday != time.tm_mday) throw_error("time '{}': there is no such day", text);
+  if (whole.tm_mday != time.tm_mday) throw_error("time '{}': no such day", text);
   return time;
 }
 

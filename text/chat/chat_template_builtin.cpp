@@ -385,8 +385,9 @@ bool ChatTemplate::is_builtin(std::string_view name) { return find_row(name) != 
 ChatTemplate ChatTemplate::builtin(std::string_view name) {
   if (const Row* row = find_row(name))
     return parse(std::string(kPrelude) + std::string(row->source), std::string(name));
-  throw Error(fmt::format("no built-in chat template '{}': choose one of {}", name, fmt::join(builtin_names(), ", ")),
-              Error::kUsage);
+  throw Error(
+      fmt::format("unknown built-in chat template '{}'; expected one of {}", name, fmt::join(builtin_names(), ", ")),
+      Error::kUsage);
 }
 
 std::vector<std::string_view> ChatTemplate::builtin_names() {

@@ -54,7 +54,7 @@ void add_part(Said& said, const Json& part, const std::string& path) {
   else if (type == "thinking" || type == "reasoning")
     add(said.reasoning, find(part, "thinking") ? "thinking" : find(part, "reasoning") ? "reasoning" : "text");
   else
-    fail(path + ".type", "this server takes text only, no parts of type \"{}\"", type);
+    fail(path + ".type", "this server takes only text, not parts of type \"{}\"", type);
 }
 
 Said read_content(const Json& content, const std::string& path) {
@@ -83,7 +83,7 @@ std::string read_role(const Json& message, const std::string& path, std::string_
     if (*role == name) return meaning;
   for (const char quote : {'\'', '"'})
     if (is_tool_name(*role) && template_source.find(quote + *role + quote) != std::string_view::npos) return *role;
-  fail(path, "there is no role \"{}\"; expected system, developer, user, assistant or tool", *role);
+  fail(path, "unknown role \"{}\"; expected system, developer, user, assistant or tool", *role);
 }
 
 void read_reasoning(Json& message, std::string reasoning) {

@@ -83,7 +83,7 @@ std::vector<int32_t> fill_prompt(const Tokenizer& tokenizer, const FillTokens& t
   if (tokenizer.add_bos() && tokenizer.bos() >= 0) prompt.push_back(tokenizer.bos());
   const int64_t room = most - std::ssize(prompt) - 3 - std::ssize(text.begun);
   if (room < 0)
-    throw_error("what the gap's text begins with has {} tokens, for which the context has no room", text.begun.size());
+    throw_error("the beginning of the gap's text has {} tokens, which do not fit the context", text.begun.size());
   const int64_t prefix = std::ssize(text.prefix), suffix = std::ssize(text.suffix);
   const int64_t behind = std::min(suffix, std::max(room / 4, room - prefix));
   const int64_t before = std::min(prefix, room - behind);

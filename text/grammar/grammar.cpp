@@ -89,7 +89,7 @@ class ClassBuilder {
 
   uint16_t add(const std::array<uint16_t, 256>& edges) {
     if (nodes_.size() >= Grammar::kMaxClassNodes) {
-      throw_error("grammar: its character classes are too many (more than {} nodes)", Grammar::kMaxClassNodes);
+      throw_error("grammar: its character classes need more than {} nodes", Grammar::kMaxClassNodes);
     }
     nodes_.push_back(edges);
     return static_cast<uint16_t>(nodes_.size() - 1);
@@ -122,8 +122,7 @@ class Compiler {
 
   uint32_t add(Grammar::State state) {
     if (grammar_.states.size() >= Grammar::kMaxStates) {
-      throw_error("grammar: too large, more than {} states once its repetitions are written out; lower the counts in "
-                  "{{m,n}}",
+      throw_error("grammar: more than {} states after expanding repetitions; lower the counts in {{m,n}}",
                   Grammar::kMaxStates);
     }
     grammar_.states.push_back(state);

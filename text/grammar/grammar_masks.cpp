@@ -14,7 +14,7 @@ std::vector<int32_t> resolve_tokens(const Grammar& grammar, const TokenTable& vo
   std::vector<int32_t> ids;
   for (const Grammar::TokenReference& reference : grammar.tokens) {
     const int32_t id = reference.text.empty() ? reference.id : vocabulary.find(reference.text);
-    if (id < 0) throw_error("grammar: {} is not one token of this model's vocabulary", reference.text);
+    if (id < 0) throw_error("grammar: {} is not a single token of this model's vocabulary", reference.text);
     if (id >= vocabulary.size()) throw_error("grammar: <[{}]> is outside the vocabulary of {}", id, vocabulary.size());
     ids.push_back(id);
   }

@@ -107,7 +107,7 @@ std::span<const uint64_t> GrammarMatcher::mask() {
 
 void GrammarMatcher::apply(std::span<float> logits) {
   const auto vocab = static_cast<size_t>(masks_->vocabulary()->size());
-  if (logits.size() < vocab) throw_error("{} logits for a grammar's vocabulary of {}", logits.size(), vocab);
+  if (logits.size() < vocab) throw_error("{} logits for a grammar with a vocabulary of {}", logits.size(), vocab);
   const std::span<const uint64_t> allowed = mask();
   for (size_t word = 0; word < allowed.size(); ++word) {
     const size_t first = word * 64, count = std::min<size_t>(64, vocab - first);

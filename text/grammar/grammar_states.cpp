@@ -47,8 +47,8 @@ GrammarStates::GrammarStates(const Grammar& grammar, std::vector<int32_t> token_
 void GrammarStates::count_work(int64_t amount) {
   work_left_ -= amount;
   if (work_left_ < 0) {
-    throw_error("grammar: too ambiguous: one token has more than {} ways to continue it; rewrite the alternatives so "
-                "that their beginnings differ",
+    throw_error("grammar: too ambiguous: one token has more than {} continuations; rewrite the alternatives so that "
+                "their beginnings differ",
                 kMaxWork);
   }
 }

@@ -34,7 +34,7 @@ class SyntaxParser {
       }
     }
     const auto root = rule_ids_.find("root");
-    if (root == rule_ids_.end()) throw_error("grammar: there is no rule `root`; it is where the output starts");
+    if (root == rule_ids_.end()) throw_error("grammar: the rule `root`, where the output starts, is missing");
     syntax_.root = root->second;
     return std::move(syntax_);
   }
@@ -248,7 +248,7 @@ class SyntaxParser {
       case '[':
       case ']':
       case '-': return static_cast<uint32_t>(c);
-      default: fail_at(begin, "unknown escape; known are \\n \\r \\t \\\" \\\\ \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH");
+      default: fail_at(begin, "unknown escape; expected \\n \\r \\t \\\" \\\\ \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH");
       }
     }
     return parse_utf8();
@@ -269,7 +269,7 @@ class SyntaxParser {
                                     : "8 hexadecimal digits");
       value = value << 4 | static_cast<uint32_t>(digit);
     }
-    if (value > kLastCodePoint) fail_at(begin, "the code point lies beyond U+10FFFF");
+    if (value > kLastCodePoint) fail_at(begin, "the code point is above U+10FFFF");
     return value;
   }
 

@@ -27,7 +27,7 @@ namespace {
   std::string message = problem.message.substr(0, 2000);
   if (!problem.is_refusal) std::replace(message.begin(), message.end(), '\n', ' ');
   throw_error("{}:{}:{}: {}{}", name, line, code_point_count(before.substr(start)) + 1,
-              problem.is_refusal ? "the template refuses: " : "", message);
+              problem.is_refusal ? "the template raised an error: " : "", message);
 }
 
 } // namespace
@@ -53,7 +53,7 @@ TaintedText Template::render_tainted(const nlohmann::ordered_json& variables, co
   Runtime runtime(parsed_->limits, now);
   try {
     const Value value = from_json(variables, is_data);
-    if (!value.is_dict()) throw_error("{}: the variables of a template are a JSON object", parsed_->name);
+    if (!value.is_dict()) throw_error("{}: the variables of a template must be a JSON object", parsed_->name);
     return runtime.render(parsed_->block, *value.dict());
   } catch (const Problem& problem) {
     throw_placed(parsed_->name, parsed_->source, runtime.position(), problem);

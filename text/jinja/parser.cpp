@@ -110,7 +110,7 @@ class Parser : private ExpressionParser {
       return make_statement(tag == "break" ? SKind::break_loop : SKind::continue_loop, offset);
     }
     if (among({"include", "import", "from", "extends", "block"}, tag))
-      fail_at(offset, fmt::format("'{}' is not available: a chat template stands alone", tag));
+      fail_at(offset, fmt::format("'{}' is not available in chat templates", tag));
     fail_at(offset, fmt::format("unknown tag '{}'", tag));
   }
 

@@ -56,7 +56,7 @@ Value Runtime::text(TaintedText text, bool is_markup) {
   allow(text.size());
   scan(text.size());
   if ((created_bytes_ += text.held_bytes()) > limits_.max_created_bytes)
-    fail("the template makes more than {} bytes of values", limits_.max_created_bytes);
+    fail("the template creates more than {} bytes of values", limits_.max_created_bytes);
   return {std::move(text), is_markup};
 }
 
@@ -65,7 +65,7 @@ Value Runtime::list(Values items, List::Kind kind) {
   allow(bytes);
   scan(bytes);
   if ((created_bytes_ += bytes) > limits_.max_created_bytes)
-    fail("the template makes more than {} bytes of values", limits_.max_created_bytes);
+    fail("the template creates more than {} bytes of values", limits_.max_created_bytes);
   return make_list(std::move(items), kind);
 }
 
@@ -88,7 +88,7 @@ void Runtime::count_output(size_t bytes) {
   if (output_.size() + bytes > limits_.max_output_bytes)
     fail("the template writes more than {} bytes", limits_.max_output_bytes);
   if ((created_bytes_ += bytes) > limits_.max_created_bytes)
-    fail("the template makes more than {} bytes of values", limits_.max_created_bytes);
+    fail("the template creates more than {} bytes of values", limits_.max_created_bytes);
 }
 
 void Runtime::emit(std::string_view own) {
@@ -142,7 +142,7 @@ Runtime::Flow Runtime::run(const Statement& node) {
   case Kind::call: run_call(node); break;
   case Kind::filter: {
     const Value result = through_filters(node.expression.get(), captured(node.body));
-    if (!result.is_string()) fail("the filter makes a '{}' of its block, not text", result.type_name());
+    if (!result.is_string()) fail("the filter turns its block into a '{}' instead of text", result.type_name());
     emit(result.text());
     break;
   }

@@ -37,7 +37,7 @@ class Runtime {
   const std::tm& now() const { return now_; }
 
   void spend(int64_t steps = 1) {
-    if ((steps_ += steps) > limits_.max_steps) fail("the template does not end: {} steps taken", limits_.max_steps);
+    if ((steps_ += steps) > limits_.max_steps) fail("the template was stopped after {} steps", limits_.max_steps);
   }
   void scan(size_t bytes) { spend(1 + static_cast<int64_t>(bytes / 64)); }
   void allow(size_t bytes) const { // call before creating a string or list

@@ -58,8 +58,8 @@ void write_activation(const EncoderFamily& family, const EncoderFields& fields, 
   else if (of_pictures && (name == "silu" || name == "swish"))
     metadata.set("clip.use_silu", true);
   else if (name != (of_pictures ? "quick_gelu" : family.activation))
-    throw_error("{}: {}: models of this kind cannot be run yet",
-                fields.where(fmt::format("{}.{}", family.section, field)), core::printable(name));
+    throw_error("{}: {}: this variant is not supported yet", fields.where(fmt::format("{}.{}", family.section, field)),
+                core::printable(name));
 }
 
 std::array<float, 3> colors(const Fields& preprocessor, const char* key, const std::array<float, 3>& otherwise) {
@@ -68,7 +68,7 @@ std::array<float, 3> colors(const Fields& preprocessor, const char* key, const s
   std::array<float, 3> made = {};
   const bool three = list->is_array() && list->size() == 3 &&
                      std::ranges::all_of(*list, [](const Json& number) { return number.is_number(); });
-  if (!three) throw_error("{}: expected three numbers", preprocessor.where(key));
+  if (!three) throw_error("{}: expected three values", preprocessor.where(key));
   for (size_t i = 0; i < made.size(); ++i) made[i] = (*list)[i].get<float>();
   return made;
 }
@@ -77,7 +77,7 @@ void write_colors(const EncoderFamily& family, const Fields& preprocessor, Encod
   constexpr double kUsualScale = 1.0 / 255;
   const double scale = preprocessor.get_number("rescale_factor", kUsualScale);
   if (!preprocessor.get_bool("do_rescale", true) || std::abs(scale / kUsualScale - 1) > 1e-4)
-    throw_error("{}: is not 1/255: models of this kind cannot be run yet", preprocessor.where("rescale_factor"));
+    throw_error("{}: is not 1/255: this variant is not supported yet", preprocessor.where("rescale_factor"));
   std::array<float, 3> mean = {}, deviation = {1, 1, 1};
   if (preprocessor.get_bool("do_normalize", true)) {
     mean = colors(preprocessor, "image_mean", family.mean);
@@ -153,7 +153,7 @@ std::optional<std::string> EncoderFields::word(std::string_view key) const {
 void EncoderFields::require_word(std::string_view field, std::string_view word, std::string_view absent) const {
   const std::string found = config_.fields().find_string(field).value_or(std::string(absent));
   if (found != word)
-    throw_error("{}: is {}, not {}: models of this kind cannot be run yet", where(field), core::printable(found), word);
+    throw_error("{}: is {}, not {}: this variant is not supported yet", where(field), core::printable(found), word);
 }
 
 std::vector<int64_t> EncoderFields::layers_of(std::string_view key) const {
@@ -162,7 +162,7 @@ std::vector<int64_t> EncoderFields::layers_of(std::string_view key) const {
   std::vector<int64_t> found;
   if (!list) return found;
   const auto refuse = [&] {
-    throw_error("{}: expected a list of layers of 0 to {}", where(fmt::format("{}.{}", family_.section, key)),
+    throw_error("{}: expected a list of layers from 0 to {}", where(fmt::format("{}.{}", family_.section, key)),
                 layers - 1);
   };
   if (!list->is_array() || std::ssize(*list) > layers) refuse();
@@ -193,7 +193,7 @@ EncoderFields read_encoder_fields(const EncoderFamily& family, const Config& con
   const bool of_pictures = family.media == Media::picture;
   const auto [preprocessor, path] = find_preprocessor(files);
   if (of_pictures && preprocessor.empty())
-    notes.push_back(fmt::format("no {}: colours of pictures are scaled as is usual for such models", path));
+    notes.push_back(fmt::format("no {}: using the usual colour scaling of such models", path));
   metadata.set("general.architecture", "clip");
   metadata.set(of_pictures ? "clip.has_vision_encoder" : "clip.has_audio_encoder", true);
   EncoderFields fields(family, config, preprocessor, metadata);
@@ -203,7 +203,7 @@ EncoderFields read_encoder_fields(const EncoderFamily& family, const Config& con
     fields.set("projector_type", family.projector);
   for (const models::FixedField& fixed : family.fixed)
     if (const double found = fields.number(fixed.field).value_or(fixed.absent); found != fixed.value)
-      throw_error("{}: is {}, not {}: models of this kind cannot be run yet", fields.where(fixed.field), found,
+      throw_error("{}: is {}, not {}: this variant is not supported yet", fields.where(fixed.field), found,
                   fixed.value);
   for (const FieldRule& rule : family.fields) write_field(fields, rule, false);
   if (of_pictures)

@@ -33,7 +33,7 @@ void read_pooling(EncoderFields& fields) {
   const int64_t tokens = fields.count("mm_tokens_per_image", 1, 1 << 20, 256);
   const auto side = static_cast<int64_t>(std::llround(std::sqrt(static_cast<double>(tokens))));
   if (side * side != tokens || side > patches || patches % side != 0)
-    throw_error("{}: {} tokens are no square that divides one of {} patches a side",
+    throw_error("{}: {} tokens do not form a square that divides one of {} patches per side",
                 fields.where("mm_tokens_per_image"), tokens, patches);
   fields.set_count("projector.scale_factor", patches / side);
 }

@@ -71,7 +71,7 @@ constexpr FixedField kFixed[] = {{"select_layer | vision_feature_layer", -1, -1}
 void read_shuffle(EncoderFields& fields) {
   const double ratio = fields.number("downsample_ratio").value_or(0.5), factor = std::round(1 / ratio);
   if (!(ratio > 0 && ratio <= 1 && std::abs(factor * ratio - 1) < 1e-6))
-    throw_error("{}: is {}, expected a part of 1", fields.where("downsample_ratio"), ratio);
+    throw_error("{}: is {}, expected a fraction of 1", fields.where("downsample_ratio"), ratio);
   fields.set_count("projector.scale_factor", static_cast<int64_t>(factor));
   fields.require_word("ps_version", "v2", "v2");                               // v2: rows are lines of the picture
   fields.require_word("vision_feature_select_strategy", "default", "default"); // without the class
@@ -81,8 +81,7 @@ void read_shuffle(EncoderFields& fields) {
   const bool rms = fields.word("norm_type").value_or("layer_norm") == "rms_norm";
   const bool qk_norm = fields.number("vision_config.qk_normalization | vision_config.use_qk_norm").value_or(0) != 0;
   if (rms != is_6b || qk_norm != is_6b)
-    throw_error("{}: RMS norms and norms of queries and keys go with the encoder of 6B: models of this kind cannot be "
-                "run yet",
+    throw_error("{}: RMS norms and query-key norms are supported only together (as in the 6B encoder)",
                 fields.where("vision_config.norm_type"));
 }
 

@@ -75,7 +75,7 @@ void EncoderPlan::run() {
 void EncoderPlan::add_table_row(const std::string& table, int64_t token) {
   const SafeTensor* rows = tensors_.find(table);
   if (!rows || rows->shape.size() != 2 || token >= rows->shape[0])
-    throw_error("tensor {}: has no row {}, that of {}", table, token, family_.table_row);
+    throw_error("tensor {}: has no row {} for {}", table, token, family_.table_row);
   Matrix row = pick_rows(plain_matrix(*rows, 0, rows->shape[0], rows->shape[1]), {token});
   outputs.push_back(vector_output({transposed(std::move(row), table)}, "v.token_embd.img_break", {rows->shape[1]}));
 }
@@ -99,7 +99,7 @@ void EncoderPlan::add_rule(const std::string& from, const std::string& to, const
   if (const SafeTensor* tensor = tensors_.find(from)) return add(*tensor, to, take);
   if (!reader_.has(from)) {
     if (!rule.required) return;
-    throw_error("tensor {} is missing: the checkpoint is incomplete or config.json is another's", from);
+    throw_error("tensor {} is missing: the checkpoint is incomplete or config.json belongs to another one", from);
   }
   if (const SafeTensor* weight = tensors_.find(from + ".weight"); weight && weight->shape.size() != 2) {
     add(*weight, to + ".weight", take);
@@ -163,7 +163,7 @@ void EncoderPlan::add_matrix(Matrix matrix, const std::string& to, Take take, st
   std::string scheme;
   const std::string name = to.ends_with(".weight") ? to.substr(0, to.size() - 7) : to;
   std::vector<Output> made = outputs_of(std::move(one), name, type, scheme);
-  if (!scheme.empty() || made.size() != 1) throw_error("tensor {}: is packed in a way that encoders cannot read", to);
+  if (!scheme.empty() || made.size() != 1) throw_error("tensor {}: its packing is not supported for encoders", to);
   made.front().info.name = to;
   made.front().info.dims = std::move(dims);
   outputs.push_back(std::move(made.front()));
@@ -176,7 +176,8 @@ void EncoderPlan::add_batch_norm(const std::string& from, const std::string& to,
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::string name = from + std::array{".weight", ".bias", ".running_mean", ".running_var"}[i];
     const SafeTensor* tensor = tensors_.find(name);
-    if (!tensor) throw_error("tensor {} is missing: the checkpoint is incomplete or config.json is another's", name);
+    if (!tensor)
+      throw_error("tensor {} is missing: the checkpoint is incomplete or config.json belongs to another one", name);
     if (tensor->shape.size() != 1 || tensor->elements() == 0) refuse(*tensor, "a vector");
     used_.insert(tensor->name);
     parts[i].resize(tensor->elements());
@@ -197,7 +198,7 @@ void EncoderPlan::add_sinusoids(const std::string& to) {
   constexpr int64_t kPlaces = 1500, kMaxWidth = 1 << 16;
   const int64_t width = fields_.written("embedding_length"), half = width / 2;
   if (half < 2 || width % 2 != 0 || width > kMaxWidth)
-    throw_error("{}: a width of {} has no table of waves", fields_.where(family_.section), width);
+    throw_error("{}: a table of waves needs an even width, not {}", fields_.where(family_.section), width);
   const double step = std::log(10000.0) / static_cast<double>(half - 1);
   std::vector<float> table;
   for (int64_t place = 0; place < kPlaces; ++place)
@@ -211,7 +212,7 @@ void EncoderPlan::add_sinusoids(const std::string& to) {
 Matrix EncoderPlan::taken(Matrix matrix, Take take, const std::string& name) const {
   const int64_t rows = matrix.rows;
   const auto third = [&](int64_t which) {
-    if (rows % 3 != 0) throw_error("tensor {}: {} rows are not those of queries, keys and values", name, rows);
+    if (rows % 3 != 0) throw_error("tensor {}: {} rows cannot be divided into queries, keys and values", name, rows);
     return pick_rows(std::move(matrix), range(which * rows / 3, rows / 3));
   };
   switch (take) {
@@ -221,7 +222,7 @@ Matrix EncoderPlan::taken(Matrix matrix, Take take, const std::string& name) con
   case Take::rope_pairs: {
     const int64_t heads = fields_.written("attention.head_count"), dim = heads > 0 ? rows / heads : 0;
     if (dim < 2 || dim % 2 != 0 || dim * heads != rows)
-      throw_error("tensor {}: {} rows are not those of {} heads", name, rows, heads);
+      throw_error("tensor {}: {} rows do not match {} heads", name, rows, heads);
     std::vector<int64_t> order(rows);
     for (int64_t r = 0; r < rows; ++r) order[r] = r / dim * dim + r % 2 * (dim / 2) + r % dim / 2;
     return pick_rows(std::move(matrix), std::move(order));
@@ -261,8 +262,7 @@ void EncoderPlan::check_all_used() const {
     if (used_.contains(tensor.name) || !belongs(tensor.name) || tensor.name.ends_with("position_ids")) continue;
     if (std::ranges::any_of(family_.unused, [&](auto part) { return tensor.name.find(part) != std::string::npos; }))
       continue;
-    throw_error("{}: tensor {} has no place in an encoder of the kind {}: the checkpoint is of another kind than "
-                "config.json says",
+    throw_error("{}: tensor {} is not used by an encoder of the kind {}: the checkpoint does not match config.json",
                 tensors_.path_of(tensor), tensor.name, family_.projector);
   }
 }

@@ -66,7 +66,7 @@ void read_windows(EncoderFields& fields) {
   while (every <= layers && !sees_all[every - 1]) ++every;
   for (int64_t il = 0; il < layers; ++il)
     if (sees_all[il] != ((il + 1) % every == 0))
-      throw_error("{}: are not every {}th layer: models of this kind cannot be run yet",
+      throw_error("{}: are not every {}th layer: this variant is not supported yet",
                   fields.where("vision_config.fullatt_block_indexes"), every);
   fields.set_count("n_wa_pattern", every == 1 ? 0 : every);
 }

@@ -58,7 +58,7 @@ void read_act(EncoderFields& fields) { fields.require_word("projector_hidden_act
 void read_stack(EncoderFields& fields) {
   const int64_t width = fields.written("embedding_length"), wide = fields.written("feed_forward_length");
   if (width < 1 || wide % width != 0)
-    throw_error("{}: rows of {} numbers do not make one of {}", fields.where("audio_config"), width, wide);
+    throw_error("{}: rows of {} values cannot be joined into one of {}", fields.where("audio_config"), width, wide);
   fields.set_count("projector.stack_factor", wide / width);
   fields.set_count("projector.pool", 1); // no means of rows
   read_act(fields);

@@ -46,7 +46,7 @@ void check_no_nan(const SafeTensor& scales) {
 
 float scalar(const SafeTensor& tensor) {
   float value = 0;
-  if (tensor.elements() != 1) throw_error("tensor {}: expected one number", tensor.name);
+  if (tensor.elements() != 1) throw_error("tensor {}: expected a single number", tensor.name);
   read_floats(tensor, 0, 1, &value);
   return value;
 }
@@ -65,7 +65,7 @@ namespace {
 Json state_of(const gguf::Safetensors& tensors, const SafeTensor& state) {
   const std::string text(reinterpret_cast<const char*>(state.data.data()), state.data.size());
   Json document = core::find_json<Json>(text).value_or(nullptr);
-  if (!document.is_object()) throw_error("{}: tensor {}: is no JSON object", tensors.path_of(state), state.name);
+  if (!document.is_object()) throw_error("{}: tensor {}: not a JSON object", tensors.path_of(state), state.name);
   return document;
 }
 
@@ -191,7 +191,7 @@ Matrix MatrixReader::fp8(const Request& request, const SafeTensor& weight) const
     std::memcpy(out, weight.data.data() + first * cols, static_cast<size_t>(count * cols));
     for (int64_t i = 0; i < count * cols; ++i)
       if ((out[i] & 0x7f) == 0x7f)
-        throw_error("tensor {}: row {}, column {}: is not a number", weight.name, first + i / cols, i % cols);
+        throw_error("tensor {}: row {}, column {}: not a number", weight.name, first + i / cols, i % cols);
   };
   return matrix;
 }

@@ -55,8 +55,8 @@ void MatrixReader::set_order(Matrix& matrix, const SafeTensor& group_of_column) 
   std::ranges::stable_sort(matrix.order, {}, [&](int32_t column) { return group[column]; });
   for (int64_t i = 0; i < matrix.cols; ++i)
     if (group[matrix.order[i]] != i / matrix.group)
-      throw_error("{}: tensor {}: group {} has not the {} columns of the others", tensors_.path_of(group_of_column),
-                  group_of_column.name, i / matrix.group, matrix.group);
+      throw_error("{}: tensor {}: group {} does not have the {} columns of the others",
+                  tensors_.path_of(group_of_column), group_of_column.name, i / matrix.group, matrix.group);
   matrix.codes = [codes = std::move(matrix.codes), order = matrix.order](int64_t first, int64_t count, uint8_t* out) {
     codes(first, count, out);
     const auto cols = std::ssize(order);

@@ -42,7 +42,7 @@ MatrixReader::MatrixReader(const gguf::Safetensors& tensors, const Config& confi
   if (method_ == "awq") {
     const std::string version = quantization.find_string("version").value_or("gemm");
     if (version != "gemm" && version != "GEMM")
-      throw_error("{}: is {}; of AWQ's layouts only gemm can be converted", quantization.where("version"),
+      throw_error("{}: is {}; only the AWQ layout gemm can be converted", quantization.where("version"),
                   core::printable(version));
   } else if (method_ == "gptq") {
     zeros_less_one_ = quantization.find_string("checkpoint_format").value_or("gptq") == "gptq";
@@ -56,8 +56,8 @@ MatrixReader::MatrixReader(const gguf::Safetensors& tensors, const Config& confi
     }
   } else if (method_ != "bitsandbytes" && method_ != "compressed-tensors" && method_ != "modelopt" &&
              method_ != "fbgemm_fp8" && method_ != "mxfp4") {
-    throw_error("{}: {} is not known; known are awq, gptq, bitsandbytes, fp8, fbgemm_fp8, mxfp4, compressed-tensors "
-                "and modelopt",
+    throw_error("{}: {} is not supported; supported are awq, gptq, bitsandbytes, fp8, fbgemm_fp8, mxfp4, "
+                "compressed-tensors and modelopt",
                 quantization.where("quant_method"), core::printable(method_));
   }
 }
@@ -97,8 +97,7 @@ MatrixReader::Request MatrixReader::extent(const std::string& name) const {
   };
   if (const SafeTensor* codes = shape_of(".qweight")) {
     if (method_ != "awq" && method_ != "gptq")
-      throw_error("tensor {}.qweight: config.json does not say whether it is AWQ's or GPTQ's (quantization_config)",
-                  name);
+      throw_error("tensor {}.qweight: config.json does not say whether it is AWQ or GPTQ (quantization_config)", name);
     const SafeTensor* groups = tensors_.find(name + ".g_idx");
     if (method_ == "awq") return {name, codes->shape[1] * 8, codes->shape[0]};
     const int64_t cols = groups && groups->shape.size() == 1 ? groups->shape[0]
@@ -119,17 +118,18 @@ MatrixReader::Request MatrixReader::extent(const std::string& name) const {
       std::memcpy(narrow.data(), whole->data.data(), sizeof narrow);
       shape = {narrow[0], narrow[1]};
     } else {
-      throw_error("tensor {}.weight_shape is missing or does not hold two integers: the checkpoint is incomplete",
+      throw_error("tensor {}.weight_shape is missing or does not contain two integers: the checkpoint is incomplete",
                   name);
     }
     if (shape[0] != packed->shape[0] || shape[1] < 1 || shape[1] > packed->shape[1] * 32)
-      throw_error("{}: tensor {} says [{}, {}], which its codes do not have", tensors_.path_of(*whole), whole->name,
+      throw_error("{}: tensor {} says [{}, {}], which does not match its codes", tensors_.path_of(*whole), whole->name,
                   shape[0], shape[1]);
     return {name, shape[0], shape[1]};
   }
   const SafeTensor* weight = shape_of(".weight");
   if (!weight)
-    throw_error("tensor {}.weight is missing: the checkpoint is incomplete or config.json is another's", name);
+    throw_error("tensor {}.weight is missing: the checkpoint is incomplete or config.json belongs to another one",
+                name);
   if (weight->dtype != Dtype::U8) return {name, weight->shape[0], weight->shape[1]};
   if (find({name, 0, 0}, ".weight_scale_2") && weight->shape.size() == 2)
     return {name, weight->shape[0], weight->shape[1] * 2};
@@ -138,7 +138,7 @@ MatrixReader::Request MatrixReader::extent(const std::string& name) const {
 
 Matrix MatrixReader::read(const std::string& name) const {
   const Request request = extent(name);
-  if (request.rows < 1 || request.cols < 1) throw_error("tensor {}: has no numbers", name);
+  if (request.rows < 1 || request.cols < 1) throw_error("tensor {}: has no values", name);
   if (find(request, ".qweight")) {
     if (method_ == "awq") return awq(request);
     return gptq(request);

@@ -42,7 +42,7 @@ Matrix::Reader<T> cols_of(Matrix::Reader<T> read, std::vector<int64_t> source, i
 
 void require_plain(const Matrix& matrix, std::string_view name, std::string_view what) {
   if (matrix.scheme != Scheme::plain)
-    throw_error("{}: is packed, and {}: such a matrix cannot be converted", name, what);
+    throw_error("{}: is packed, but {}: such a matrix cannot be converted", name, what);
 }
 
 } // namespace
@@ -88,7 +88,7 @@ Matrix pick_cols(Matrix matrix, std::vector<int64_t> source, std::string_view na
       whole &= source[c] == groups.back() * matrix.group + c % matrix.group;
     }
     if (!whole)
-      throw_error("{}: is packed in groups of {} columns, wider than the heads whose order changes: such a matrix "
+      throw_error("{}: is packed in groups of {} columns, wider than the heads that are reordered: such a matrix "
                   "cannot be converted",
                   name, matrix.group);
     matrix.scales = cols_of(std::move(matrix.scales), groups, matrix.groups());
@@ -102,7 +102,7 @@ Matrix pick_cols(Matrix matrix, std::vector<int64_t> source, std::string_view na
 }
 
 Matrix transposed(Matrix matrix, std::string_view name) {
-  require_plain(matrix, name, "is stored with rows and columns exchanged");
+  require_plain(matrix, name, "is stored transposed");
   std::swap(matrix.rows, matrix.cols);
   matrix.floats = [read = std::move(matrix.floats), rows = matrix.rows, cols = matrix.cols](int64_t first,
                                                                                             int64_t count, float* out) {
@@ -129,7 +129,7 @@ Matrix scale_rows(Matrix matrix, std::function<float(int64_t)> factor, std::stri
 }
 
 Matrix map_numbers(Matrix matrix, std::function<float(float)> change, std::string_view name) {
-  require_plain(matrix, name, "its numbers change");
+  require_plain(matrix, name, "its values change");
   matrix.floats = [read = std::move(matrix.floats), change = std::move(change),
                    cols = matrix.cols](int64_t first, int64_t count, float* out) {
     read(first, count, out);

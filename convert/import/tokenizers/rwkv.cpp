@@ -95,8 +95,7 @@ Vocabulary read_rwkv(std::string_view lines, const std::string& where, int64_t l
       bytes = read_literal(line.substr(first + 1, last - first - 1));
     }
     if (id < 1 || !bytes || std::ssize(*bytes) != size)
-      throw_error("{}: line {}: expected a token's number, its text in quotes and the number of its bytes", where,
-                  number);
+      throw_error("{}: line {}: expected a token id, its quoted text and its length in bytes", where, number);
     out.set(id, {written(*bytes), 0, TokenKind::normal}, limit, where);
   }
   out.special = {{"bos", 0}, {"eos", 0}};

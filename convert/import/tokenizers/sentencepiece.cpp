@@ -50,7 +50,7 @@ class Message {
   }
 
   [[noreturn]] void damaged(std::string_view what) const {
-    throw_error("{}: is no SentencePiece model: {}", where_, what);
+    throw_error("{}: not a SentencePiece model: {}", where_, what);
   }
 
  private:
@@ -120,7 +120,7 @@ Vocabulary read_sentencepiece(std::string_view model, const std::string& where, 
         if (normalizer.field == 4) out.remove_extra_whitespaces = normalizer.number != 0;
       }
   }
-  if (out.tokens.empty()) throw_error("{}: is no SentencePiece model: it holds no pieces", where);
+  if (out.tokens.empty()) throw_error("{}: not a SentencePiece model: it contains no pieces", where);
   if (kind != kUnigram && kind != kBpe)
     throw_error("{}: word and character models of SentencePiece cannot be converted", where);
   out.model = kind == kBpe ? "llama" : "t5";

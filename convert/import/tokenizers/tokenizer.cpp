@@ -57,7 +57,7 @@ void add_tokens(JsonFiles& files, int64_t limit, Vocabulary& vocabulary) {
     }
   } else if (const Json& names = files.get("added_tokens.json"); names.is_object()) {
     for (const auto& [text, id] : names.items()) {
-      if (!id.is_number_unsigned()) throw_error("{}: expected ids of 0 and more", files.path("added_tokens.json"));
+      if (!id.is_number_unsigned()) throw_error("{}: expected ids of at least 0", files.path("added_tokens.json"));
       added.push_back({id.get<int64_t>(), {text, 0, TokenKind::user_defined}});
     }
   }
@@ -214,11 +214,11 @@ void read_tokenizer(JsonFiles& files, int64_t vocab, gguf::Metadata& metadata, s
   } else if (const auto rwkv = read_text_file(folder, kRwkvVocabulary)) {
     vocabulary = read_rwkv(*rwkv, fmt::format("{}/{}", folder, kRwkvVocabulary), vocab);
   } else {
-    notes.push_back("no tokenizer.json and no tokenizer.model: the file takes token ids only, no text");
+    notes.push_back("no tokenizer.json and no tokenizer.model: the file will take token ids only, no text");
     return;
   }
   if (vocabulary.left_out > 0)
-    notes.push_back(fmt::format("{} added tokens from {} on are left out: the embedding table has {} rows",
+    notes.push_back(fmt::format("{} added tokens, starting with {}, are left out: the embedding table has {} rows",
                                 vocabulary.left_out, core::printable(vocabulary.first_left_out), vocab));
   read_settings(files, vocabulary);
   while (std::ssize(vocabulary.tokens) < vocab)

@@ -34,7 +34,7 @@ Vocabulary read_word_piece(const Json& document, const Fields& model, const std:
   if (!vocab || !vocab->is_object()) throw_error("{}: expected an object", model.where("vocab"));
   for (const auto& [text, id] : vocab->items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX)
-      throw_error("{}: expected ids of 0 and more", model.where("vocab"));
+      throw_error("{}: expected ids of at least 0", model.where("vocab"));
     const bool marker = text.starts_with('[') && text.ends_with(']') && text.size() > 2;
     Token token = {marker ? text : text.starts_with(rest) ? text.substr(rest.size()) : std::string(kWordBegin) + text};
     if (text == unknown) out.special["unknown"] = id.get<int64_t>(), token = {text, 0, TokenKind::unknown};
@@ -72,7 +72,7 @@ Vocabulary read_unigram(const Json& document, const Fields& model, const std::st
     const std::string type = part.get_string("type");
     if (type == "Precompiled") {
       const auto bytes = core::from_base64(part.get_string("precompiled_charsmap"));
-      if (!bytes) throw_error("{}: is no base64", part.where("precompiled_charsmap"));
+      if (!bytes) throw_error("{}: not valid base64", part.where("precompiled_charsmap"));
       out.charsmap = *bytes;
       return;
     }

@@ -88,7 +88,7 @@ void read_normalizer(const Json& node, const std::string& where, bool& space_pre
     space_prefix = true;
   } else if (type == "Replace") { // " " by "▁": standard
     const auto content = fields.find_string("content");
-    if (content != std::string(kSpace)) throw_error("{}: Replace by other than ▁ cannot be converted", where);
+    if (content != std::string(kSpace)) throw_error("{}: Replace with anything but ▁ cannot be converted", where);
   } else if (type != "NFC") { // GGUF has no key for NFC; nearly all text is NFC
     throw_error("{}: {} cannot be converted", where, core::printable(type));
   }
@@ -194,7 +194,7 @@ Vocabulary read_tokenizer_json(const Json& document, const std::string& where, i
 
   Vocabulary out;
   for (const auto& [text, id] : vocab->items()) {
-    if (!id.is_number_unsigned()) throw_error("{}: expected ids of 0 and more", model.where("vocab"));
+    if (!id.is_number_unsigned()) throw_error("{}: expected ids of at least 0", model.where("vocab"));
     const auto number = id.get<uint64_t>();
     out.set(number > INT64_MAX ? INT64_MAX : static_cast<int64_t>(number), {text}, limit, model.where("vocab"));
   }
@@ -217,7 +217,7 @@ Vocabulary read_tokenizer_json(const Json& document, const std::string& where, i
     out.pre = find_family(pre.patterns, ignore_merges);
     if (out.pre.empty()) out.pre = find_family(pre.patterns, !ignore_merges);
     if (out.pre.empty())
-      throw_error("{}: pre_tokenizer: cuts text in a way that no known family does (`ridge tokenize` could not follow)",
+      throw_error("{}: pre_tokenizer: splits text like no known tokenizer family (`ridge tokenize` could not follow)",
                   where);
     for (const Json& merge : *merges) out.merges.push_back(merge_text(merge, where));
   } else if (model.get_bool("byte_fallback", false)) {
@@ -237,7 +237,7 @@ Vocabulary read_tokenizer_json(const Json& document, const std::string& where, i
     for (Token& token : out.tokens)
       if (text::byte_of(token.text) >= 0) token.kind = TokenKind::byte;
   } else {
-    throw_error("{}: neither byte-level nor with byte_fallback: such BPE tokenizers cannot be converted", where);
+    throw_error("{}: BPE tokenizers that are neither byte-level nor have byte_fallback cannot be converted", where);
   }
   read_added_tokens(document, where, limit, out);
   read_post_processor(part("post_processor"), where + ": post_processor", out);

@@ -16,7 +16,7 @@ ValueId ffn(Builder& b, ValueId x, int64_t il) {
 int64_t decoder_layers(const Hparams& h) {
   const int64_t layers = h.get_int("decoder_block_count", h.layers());
   if (layers < 1 || layers > kMaxLayers)
-    h.refuse("decoder_block_count", std::to_string(layers), "numbers of layers out of range are");
+    h.refuse("decoder_block_count", std::to_string(layers), "these numbers of layers are");
   return layers;
 }
 

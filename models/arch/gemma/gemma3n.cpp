@@ -30,9 +30,9 @@ static AttentionSpec attention_of(const Hparams& h, int64_t il) {
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
   if (const int64_t parts = h.get_int("altup.num_inputs", kParts); parts != kParts)
-    h.refuse("altup.num_inputs", fmt::format("{}", parts), "residual streams of other than 4 parts are");
+    h.refuse("altup.num_inputs", fmt::format("{}", parts), "residual streams with other than 4 parts are");
   if (const int64_t active = h.get_int("altup.active_idx", 0); active != 0)
-    h.refuse("altup.active_idx", fmt::format("{}", active), "layers that compute another part than the first are");
+    h.refuse("altup.active_idx", fmt::format("{}", active), "layers that compute a part other than the first are");
   const ValueId embedding = b.embed(std::sqrt(static_cast<double>(h.width())));
   const ValueId inputs = b.layer_inputs(embedding, h.get_int("embedding_length_per_layer_input", 256));
   ValueId stream = b.altup_stream(embedding, kParts);

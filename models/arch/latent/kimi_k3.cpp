@@ -12,14 +12,14 @@ static void build(Builder& b) {
   const Hparams& h = b.hparams();
   h.get_int("expert_shared_count", 0);
   const int64_t every = h.get_int("attn_res.block_size", 0);
-  if (every < 0) h.refuse("attn_res.block_size", std::to_string(every), "blocks of that size are");
+  if (every < 0) h.refuse("attn_res.block_size", std::to_string(every), "blocks of this size are");
   const RoutingSpec routing = {
       .normalize = h.get_bool("expert_weights_norm", false), .selection_bias = true, .shared = true, .latent = true};
   ActivationSpec activation;
   activation.situ_cap = static_cast<float>(h.get_float("activation.situ_beta", 0));
   activation.situ_up_cap = static_cast<float>(h.get_float("activation.situ_linear_beta", 0));
   if (!(activation.situ_cap > 0))
-    h.refuse("activation.situ_beta", fmt::format("{}", activation.situ_cap), "caps of that size are");
+    h.refuse("activation.situ_beta", fmt::format("{}", activation.situ_cap), "caps of this size are");
 
   std::optional<ValueId> kept;
   const auto mean = [&](ValueId x, const std::string& scores) { return kept ? b.mix_residuals(*kept, x, scores) : x; };

@@ -45,7 +45,7 @@ class Gemma {
       waves_.frequencies.push_back(2 * std::numbers::pi * static_cast<double>(wave) / kDistances);
     waves_.has_constant = true;
     if (heads_ * dim_ != width_)
-      core::throw_error("{}: {} heads of {} elements do not make a width of {}", b.hparams().path(), heads_, dim_,
+      core::throw_error("{}: {} heads of {} elements do not match a width of {}", b.hparams().path(), heads_, dim_,
                         width_);
   }
 

@@ -39,7 +39,7 @@ std::vector<Part> cut(const vision::Hparams& h, std::span<const float> samples) 
   const media::SpectrumSpec spec = {
       .bands = bands_of(h), .transform = kTransform, .loudness = media::Loudness::ln_of_sum};
   if (std::ssize(samples) > kMaxSeconds * kRate)
-    core::throw_error("{}: encodes at most {} seconds of sound at once: cut it into pieces", h.path(), kMaxSeconds);
+    core::throw_error("{}: encodes at most {} seconds of audio at once: split it", h.path(), kMaxSeconds);
   const std::vector<double> window = media::hann_window(kWindow, kTransform, (kTransform - kWindow) / 2, false);
   const std::vector<float> padded = emphasized(samples, kTransform / 2, kMinFrames * spec.hop);
   const int64_t count = (std::ssize(padded) - kTransform / 2) / spec.hop;
@@ -52,7 +52,7 @@ class Lfm2 {
  public:
   explicit Lfm2(Builder& b) : b_(b), heads_(b.hparams().heads()), dim_(kWidth / heads_) {
     if (kWidth % heads_ != 0)
-      core::throw_error("{}: {} heads do not share a width of {}", b.hparams().path(), heads_, kWidth);
+      core::throw_error("{}: {} heads do not divide a width of {}", b.hparams().path(), heads_, kWidth);
     for (int64_t i = 0; i < kWidth / 2; ++i)
       waves_.frequencies.push_back(std::exp(-2 * static_cast<double>(i) * std::log(10000.0) / kWidth));
   }

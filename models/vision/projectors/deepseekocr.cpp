@@ -76,7 +76,7 @@ class Sam {
       : b_(b), width_(b.hparams().count("sam.embedding_length", 1 << 14)),
         heads_(b.hparams().count("sam.head_count", 256)), window_(b.hparams().count("window_size", 64, 2)) {
     if (width_ % heads_ != 0)
-      throw_error("{}: {} heads do not share a width of {}", b.hparams().path(), heads_, width_);
+      throw_error("{}: {} heads do not divide a width of {}", b.hparams().path(), heads_, width_);
   }
 
   ValueId build() {

@@ -54,7 +54,7 @@ void build(Builder& b) {
   const int64_t halved = said.empty() ? kUsualLayer : said[0];
   const bool halves = scale_of(h) > kSide;
   if (halves && (halved < 0 || halved >= h.layers()))
-    throw_error("{}: {} is {}, of {} layers", h.path(), h.key("wa_layer_indexes"), halved, h.layers());
+    throw_error("{}: {} is {}, but there are {} layers", h.path(), h.key("wa_layer_indexes"), halved, h.layers());
   const LayerSpec spec = {.activation = b.activation(), .may_swap_ffn = true};
   ValueId x = b.patches(h.patch());
   b.in_squares(kSide);

@@ -32,7 +32,7 @@ void build(Builder& b) {
   const Hparams& h = b.hparams();
   constexpr core::ActivationParams kGelu = {core::Activation::gelu_erf};
   const int64_t pairs = h.head_dim() / 2 * 2 / 3 / 2; // of an axis
-  if (pairs < 1) throw_error("{}: heads of {} elements, expected 6 at least", h.path(), h.head_dim());
+  if (pairs < 1) throw_error("{}: heads of {} elements, expected at least 6", h.path(), h.head_dim());
   const auto ffn = [&](ValueId x, const std::string& up, const std::string& down) {
     return b.linear(b.activate(b.linear(x, up), up + " gelu", kGelu), down);
   };

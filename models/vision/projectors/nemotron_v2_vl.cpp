@@ -19,7 +19,7 @@ void build(Builder& b) {
   const Hparams& h = b.hparams();
   const int64_t width = h.width(), registers = b.tensor("v.class_embd").weights() / width;
   if (registers > kMaxRegisters)
-    throw_error("{}: tensor v.class_embd has {} rows, expected {} at most", h.path(), registers, kMaxRegisters);
+    throw_error("{}: tensor v.class_embd has {} rows, expected at most {}", h.path(), registers, kMaxRegisters);
   ValueId x = b.patches(h.patch(), registers);
   std::vector<float> table = b.values("v.position_embd.weight", b.columns() * b.lines() * width);
   const std::vector<float> own = b.values("v.class_embd", registers * width);

@@ -31,7 +31,7 @@ void SchemaConverter::forget(size_t rule_count) {
 std::string SchemaConverter::visit_part(const Json& schema, const std::string& path, const std::string& hint) {
   const auto rule = visit_optional(schema, path, hint);
   if (rule) return *rule;
-  if (rules_.detail().strict) fail_unsatisfiable(path, "no value is left");
+  if (rules_.detail().strict) fail_unsatisfiable(path, "no value is possible");
   return write_types(schema);
 }
 

@@ -151,7 +151,7 @@ Json merge_keyword(const std::string& keyword, const Json& a, const Json& b, con
 } // namespace
 
 void fail_unsatisfiable(const std::string& path, const std::string& message) {
-  throw Unsatisfiable(fmt::format("JSON schema, {}: nothing satisfies this: {}", path, message));
+  throw Unsatisfiable(fmt::format("JSON schema, {}: no value can satisfy it: {}", path, message));
 }
 
 const Json* find_keyword(const Json& schema, const char* keyword) {
@@ -183,7 +183,7 @@ std::optional<uint32_t> find_count(const Json& schema, const char* keyword, cons
   if (value == nullptr) return std::nullopt;
   constexpr double kMax = 1'000'000'000;
   const double count = value->is_number() ? value->get<double>() : -1;
-  if (!(count >= 0)) fail_schema(path, fmt::format("`{}` must be a whole number from 0 on", keyword));
+  if (!(count >= 0)) fail_schema(path, fmt::format("`{}` must be a whole number of at least 0", keyword));
   return static_cast<uint32_t>(std::min(count, kMax));
 }
 

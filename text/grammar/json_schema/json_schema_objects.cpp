@@ -74,7 +74,7 @@ void SchemaConverter::read_patterns(Object& object, const Json& schema, const st
   if (patterns == nullptr) return;
   for (const auto& [pattern, value] : patterns->items()) {
     try {
-      if (object.patterns.size() >= kMaxNamePatterns) throw_error("they are too many");
+      if (object.patterns.size() >= kMaxNamePatterns) throw_error("there are too many");
       object.patterns.push_back({StringSet(parse_string_pattern(pattern)), value});
     } catch (const core::Error&) { // names cannot be distinguished
       object.open = true;
@@ -131,7 +131,7 @@ void SchemaConverter::add_property(Object& object, const std::string& name, cons
   const std::string part_hint = hint + "-" + name;
   std::optional<std::string> rule = visit_optional(value, path, part_hint);
   if (!rule && !required) return;
-  if (!rule && rules_.detail().strict) fail_unsatisfiable(path, "a required property is left without a value");
+  if (!rule && rules_.detail().strict) fail_unsatisfiable(path, "a required property has no possible value");
   if (!rule) rule = write_types(value);
   const std::string body = fmt::format("{} \":\" {} {}", key, rules_.primitive("space"), *rule);
   object.properties.push_back({rules_.add(part_hint + "-kv", body), required});

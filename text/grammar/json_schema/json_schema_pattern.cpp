@@ -94,7 +94,7 @@ class PatternWriter {
     case PatternKind::one_of: {
       const bool any = node.characters.size() == 1 && node.characters[0] == kAllCodePoints;
       std::string text = any ? notation_.any : character(rules_, node.characters, notation_, hint_);
-      if (text.empty()) throw_error("there is no way to write a `{}` there", notation_.never);
+      if (text.empty()) throw_error("no possible encoding of a `{}` there", notation_.never);
       return {std::move(text)};
     }
     case PatternKind::repeat: {
@@ -162,7 +162,7 @@ std::string gbnf_from_set(GrammarRules& rules, const StringSet& set, const Strin
   const bool may_write_all = notation.is_json || notation.never == 0;
   const StringSet written =
       may_write_all ? set : set.both(StringSet::without_character(static_cast<unsigned char>(notation.never)));
-  if (written.empty()) throw_error("there is no way to write any of its strings");
+  if (written.empty()) throw_error("none of its strings can be encoded");
   std::string key = notation.is_json ? "json" : fmt::format("{}", static_cast<int>(notation.never));
   for (const StringSet::State& state : written.states()) {
     key += state.accepts ? "!" : ".";

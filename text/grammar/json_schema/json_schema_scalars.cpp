@@ -149,11 +149,11 @@ std::string integer_rule(GrammarRules& rules, const Json& schema, const std::str
     min = *above + 1;
   if (const auto below = find_whole_bound(schema, "exclusiveMaximum", std::ceil); below && (!max || *below <= *max))
     max = *below - 1;
-  if (min && max && *min > *max) fail_unsatisfiable(path, "the bounds leave no number");
+  if (min && max && *min > *max) fail_unsatisfiable(path, "the bounds exclude every number");
   if (step > 1) {
     try {
       const std::string some = gbnf_multiples(rules, min, max, step, hint);
-      if (some.empty()) fail_unsatisfiable(path, "the bounds leave no multiple");
+      if (some.empty()) fail_unsatisfiable(path, "the bounds exclude every multiple");
       return rules.add(hint, some);
     } catch (const Unsatisfiable&) {
       throw;
@@ -186,7 +186,7 @@ std::string enum_rule(GrammarRules& rules, const Json& schema, const std::string
     std::string literal = gbnf_literal(json_text(value));
     if (seen.insert(literal).second) values.push_back(std::move(literal));
   }
-  if (values.empty()) fail_unsatisfiable(path, "no value is left of `enum` and `const`");
+  if (values.empty()) fail_unsatisfiable(path, "no value satisfies both `enum` and `const`");
   return rules.add(hint, fmt::format("{}", fmt::join(values, " | ")));
 }
 
@@ -252,7 +252,7 @@ std::string number_rule(GrammarRules& rules, bool is_integer, const Json& schema
     bounds.max_excluded = max->excluded;
   }
   const std::string range = gbnf_number_range(bounds);
-  if (range.empty()) fail_unsatisfiable(path, "the bounds leave no number");
+  if (range.empty()) fail_unsatisfiable(path, "the bounds exclude every number");
   return rules.add(hint, range);
 }
 

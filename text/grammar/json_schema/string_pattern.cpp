@@ -115,7 +115,7 @@ class PatternParser {
         while (!at_end() && !is_next(">")) ++pos_;
         if (!skip(">")) fail("the group's name has no closing `>`");
       } else if (!skip(":")) {
-        fail("look-around is supported only as look-ahead behind `^`");
+        fail("look-around is supported only as look-ahead after `^`");
       }
     }
     PatternNode inner = parse_alternatives(Part::group, nesting + 1);
@@ -180,7 +180,7 @@ class PatternParser {
     const uint32_t high = parse_hex(4);
     if (high < 0xd800 || high > 0xdfff) return high;
     const uint32_t low = high < 0xdc00 && skip("\\u") ? parse_hex(4) : 0;
-    if (low < 0xdc00 || low > 0xdfff) fail("half of a surrogate pair is no character");
+    if (low < 0xdc00 || low > 0xdfff) fail("half a surrogate pair is not a character");
     return 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
   }
 

@@ -17,7 +17,7 @@ constexpr size_t kMaxPatternSteps = 20'000;  // of a nondeterministic automaton
 constexpr size_t kMaxSubsetWork = 3'000'000; // of the subset construction
 constexpr uint32_t kLastCharacter = kAllCodePoints.last;
 
-[[noreturn]] void fail_size() { throw_error("its strings are too many to tell apart"); }
+[[noreturn]] void fail_size() { throw_error("it has too many strings to distinguish"); }
 
 // A nondeterministic automaton: a step reads a character, or continues at two places.
 struct Steps {

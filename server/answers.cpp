@@ -58,7 +58,7 @@ bool Answers::follow(const std::function<bool()>& client_is_there, const Take& t
   try {
     const bool whole = follow_all(client_is_there, take);
     if (whole) running_->end("", cached_tokens());
-    service_.log(fmt::format("{}: {}", route_, whole ? summary() : "the client has gone"));
+    service_.log(fmt::format("{}: {}", route_, whole ? summary() : "the client disconnected"));
     return whole;
   } catch (const std::exception& error) {
     running_->end(error.what());
@@ -145,11 +145,12 @@ std::string Answers::summary() const {
   const engine::Usage generation = generation_usage();
   const engine::GuessCounts counts = guesses();
   std::string guessed;
-  if (counts.steps > 0) guessed = fmt::format(", {} of {} guesses right", counts.all_right(), counts.all_made());
+  if (counts.steps > 0)
+    guessed = fmt::format(", {} of {} draft tokens accepted", counts.all_right(), counts.all_made());
   std::string stored, preempted;
   if (const int64_t times = times_preempted(); times > 0) preempted = fmt::format(", preempted {} times", times);
-  if (stored_tokens() > 0) stored = fmt::format(", {} of them kept", stored_tokens());
-  if (disk_tokens() > 0) stored += fmt::format(", {} on disk", disk_tokens());
+  if (stored_tokens() > 0) stored = fmt::format(", {} from the prefix cache", stored_tokens());
+  if (disk_tokens() > 0) stored += fmt::format(", {} from disk", disk_tokens());
   return fmt::format("prompt {} tokens ({} cached{}, {:.2f} s), answer {} tokens ({:.1f} tok/s, {:.1f} GB/s{}{}){}",
                      prompt_tokens_, cached_tokens(), stored, prompt_usage().seconds, generated_tokens(),
                      generation.tokens_per_second(), generation.bytes_per_second() / 1e9,

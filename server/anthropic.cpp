@@ -21,7 +21,7 @@ std::string document_text(const Fields& block) {
   const std::string type = source ? source->text("type").value_or("") : "";
   if (type == "text") return source->text("data").value_or("");
   if (type == "content") return content_text(source->required("content"), source->path_of("content"));
-  throw_invalid(block.path_of("source.type"), "{}: this server takes documents of type \"text\" only",
+  throw_invalid(block.path_of("source.type"), "{}: this server accepts only documents of type \"text\"",
                 block.path_of("source.type"));
 }
 
@@ -35,7 +35,7 @@ void add_message(Json& messages, const std::string& role, const Json& content, c
     const Json* result = block.find("content");
     if (type.ends_with("tool_use")) {
       if (block.text("name").value_or("").empty())
-        throw_invalid(block.path_of("name"), "{}: expected the name of a tool", block.path_of("name"));
+        throw_invalid(block.path_of("name"), "{}: expected a tool name", block.path_of("name"));
       const Json* input = block.find("input");
       calls.push_back({{"id", block.text("id").value_or("")},
                        {"function", {{"name", block.required("name")}, {"arguments", input ? *input : Json()}}}});
@@ -75,7 +75,7 @@ Generation generation_of(const Service& service, const Fields& body) {
     const Fields message(given[i], fmt::format("messages[{}]", i));
     const std::string role = message.text("role").value_or("");
     if (role != "user" && role != "assistant" && role != "system" && role != "developer")
-      throw_invalid(message.path_of("role"), "{}: there is no role \"{}\"; expected user, assistant or system",
+      throw_invalid(message.path_of("role"), "{}: unknown role \"{}\"; expected user, assistant or system",
                     message.path_of("role"), role);
     const Json* content = message.find("content");
     add_message(messages, role, content ? *content : Json(), message.path_of("content"));

@@ -19,7 +19,7 @@ engine::LastTurn last_turn(const Fields& body) {
   const engine::LastTurn last = {.continued = body.flag("continue_final_message"),
                                  .opens_answer = body.flag("add_generation_prompt").value_or(true)};
   if (last.continued.value_or(false) && body.flag("add_generation_prompt").value_or(false))
-    throw_invalid("continue_final_message", "continue_final_message and add_generation_prompt exclude each other");
+    throw_invalid("continue_final_message", "continue_final_message and add_generation_prompt cannot be combined");
   return last;
 }
 

@@ -23,13 +23,13 @@ Json parse(const std::string& body) {
 
 Json parse_body(const std::string& body) {
   Json json = parse(body);
-  if (!json.is_object()) throw_invalid("", "the body is no JSON object");
+  if (!json.is_object()) throw_invalid("", "the body is not a JSON object");
   return json;
 }
 
 Json parse_list(const std::string& body) {
   Json json = parse(body);
-  if (!json.is_array()) throw_invalid("", "the body is no JSON list");
+  if (!json.is_array()) throw_invalid("", "the body is not a JSON list");
   return json;
 }
 

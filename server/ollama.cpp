@@ -70,7 +70,7 @@ Generation chat_of(const Service& service, const Fields& body) {
 
 Generation text_of(const Service& service, const Fields& body) {
   const std::string prompt = body.text("prompt").value_or("");
-  if (prompt.empty()) throw_invalid("prompt", "prompt: expected text");
+  if (prompt.empty()) throw_invalid("prompt", "prompt: expected a string");
   const std::string suffix = body.text("suffix").value_or("");
   if (body.flag("raw").value_or(false) || !suffix.empty()) {
     const text::Tokenizer& tokenizer = service.tokenizer();

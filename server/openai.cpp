@@ -28,7 +28,7 @@ int32_t token_of(const Service& service, const Json& given) {
     const std::vector<int32_t> tokens = service.tokenizer().encode(given.get<std::string>(), {.parse_special = true});
     if (tokens.size() == 1) return tokens[0];
   }
-  throw_invalid("logit_bias", "logit_bias: expected token ids, or texts of one token");
+  throw_invalid("logit_bias", "logit_bias: expected token ids, or texts that are a single token");
 }
 
 // Takes an object of token ids and biases, or llama.cpp's list of [token, bias or false (never)].
@@ -52,7 +52,7 @@ void take_bias(const Service& service, const Fields& body, core::SamplerParams& 
     core::SamplerParams::Bias one = {};
     const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), one.token);
     if (error != std::errc() || end != token.data() + token.size() || one.token < 0)
-      throw_invalid("logit_bias", "logit_bias: expected token ids as names, such as {{\"1734\": -100}}");
+      throw_invalid("logit_bias", "logit_bias: expected token ids as keys, such as {{\"1734\": -100}}");
     one.bias = static_cast<float>(biases.number(token.c_str(), -kMaxBias, kMaxBias).value_or(0));
     params.bias.push_back(one);
   }
@@ -65,7 +65,7 @@ void take_ends(const Fields& body, Generation& generation) {
   generation.min_tokens = body.integer("min_tokens", 0, INT32_MAX).value_or(0);
   const int64_t most = generation.sampling.max_tokens;
   if (most >= 0 && generation.min_tokens > most)
-    throw_invalid("min_tokens", "min_tokens: {} is more than the answer may have, which is {}", generation.min_tokens,
+    throw_invalid("min_tokens", "min_tokens: {} exceeds the maximum length of the answer, {}", generation.min_tokens,
                   most);
 }
 
@@ -96,7 +96,8 @@ void hold(const Service& service, const AnswerForm& form, Generation& generation
     return;
   }
   if (generation.calls && !generation.calls->tools.empty())
-    throw_invalid(form.from, "{}: an answer that may call tools is held to their schemas; send it without tools",
+    throw_invalid(form.from,
+                  "{}: cannot be combined with tools, whose calls must match their schemas; send it without tools",
                   form.from);
   try {
     const auto rules = engine::make_grammar_rules(service.call_format(), service.grammar(form.gbnf));

@@ -114,7 +114,7 @@ class Chat final : public OpenAiReply {
   static int64_t likely_of(const Fields& body) {
     const auto likely = likely_wanted(body);
     const bool wanted = body.flag("logprobs").value_or(false);
-    if (likely > 0 && !wanted) throw_invalid("top_logprobs", "top_logprobs: needs logprobs to be true");
+    if (likely > 0 && !wanted) throw_invalid("top_logprobs", "top_logprobs: requires logprobs to be true");
     return wanted ? likely.value_or(0) : -1;
   }
 

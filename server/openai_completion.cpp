@@ -23,9 +23,10 @@ bool is_true(const Fields& body, const char* name) { // some clients send 1
 std::vector<std::vector<int32_t>> texts_of(const Service& service, const Json& prompt, bool special, bool begins) {
   const auto encode = [&](const Json& text) { return raw_tokens(service, text.get<std::string>(), special, begins); };
   if (prompt.is_string()) return {encode(prompt)};
-  if (!prompt.is_array() || prompt.empty()) throw_invalid("prompt", "prompt: expected text, tokens or a list of them");
+  if (!prompt.is_array() || prompt.empty())
+    throw_invalid("prompt", "prompt: expected a string, tokens or a list of them");
   if (prompt[0].is_number()) return {token_ids(prompt, "prompt")};
-  if (prompt.size() > kMaxPrompts) throw_invalid("prompt", "prompt: a list of {} at most", kMaxPrompts);
+  if (prompt.size() > kMaxPrompts) throw_invalid("prompt", "prompt: a list of at most {}", kMaxPrompts);
   std::vector<std::vector<int32_t>> prompts;
   for (size_t i = 0; i < prompt.size(); ++i)
     prompts.push_back(prompt[i].is_string() ? encode(prompt[i]) : token_ids(prompt[i], fmt::format("prompt[{}]", i)));
@@ -37,7 +38,7 @@ std::vector<std::vector<int32_t>> prompts_of(const Service& service, const Field
   const Json& prompt = body.required("prompt");
   const std::string suffix = body.text("suffix").value_or("");
   if (!suffix.empty()) {
-    if (is_true(body, "echo")) throw_invalid("echo", "echo: a prompt with a suffix is not repeated");
+    if (is_true(body, "echo")) throw_invalid("echo", "echo: cannot be combined with suffix");
     text::FillText text{.suffix = service.tokenizer().encode(suffix)};
     std::vector<std::vector<int32_t>> prompts = texts_of(service, prompt, false, false);
     for (std::vector<int32_t>& one : prompts) {
@@ -84,10 +85,11 @@ class Completion final : public OpenAiReply {
     generation.keep_prompt_choices = generation.keep_choices && is_true(body, "echo");
     const int64_t wanted = answers_wanted(body);
     if (const auto best = body.integer("best_of", 1, INT32_MAX); best && *best != wanted)
-      throw_invalid("best_of", "best_of is not supported beyond n, which is {}", wanted);
+      throw_invalid("best_of", "best_of above n is not supported; n is {}", wanted);
     std::vector<std::vector<int32_t>> prompts = prompts_of(service, body);
     if (prompts.size() * static_cast<size_t>(wanted) > kMaxPrompts)
-      throw_invalid("n", "n: {} answers to each of {} prompts are more than {}", wanted, prompts.size(), kMaxPrompts);
+      throw_invalid("n", "n: {} answers to each of {} prompts exceed the limit of {}", wanted, prompts.size(),
+                    kMaxPrompts);
     std::vector<Generation> all;
     for (std::vector<int32_t>& prompt : prompts) {
       engine::check_prompt(prompt, service.context(), service.model().program.vocab);

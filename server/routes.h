@@ -14,10 +14,9 @@ namespace ridge::server {
 
 inline const char* does(const ModelService& service) {
   if (dynamic_cast<const EmbeddingService*>(&service))
-    return "embeds texts and writes none: it answers /v1/embeddings, /api/embed and /api/embeddings";
-  if (dynamic_cast<const RerankService*>(&service))
-    return "scores texts and writes none: it answers /v1/rerank and /v1/score";
-  return "writes texts and embeds none";
+    return "only embeds texts; use it with /v1/embeddings, /api/embed and /api/embeddings";
+  if (dynamic_cast<const RerankService*>(&service)) return "only scores texts; use it with /v1/rerank and /v1/score";
+  return "generates text";
 }
 
 // Throws ApiError for another kind of model.

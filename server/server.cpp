@@ -44,15 +44,15 @@ void check_body(const HttpRequest& head) {
   for (const auto& [name, value] : head.headers)
     if (strcasecmp(name.c_str(), "Content-Encoding") == 0 && !value.empty() &&
         strcasecmp(value.c_str(), "identity") != 0)
-      refuse(415, "Content-Encoding: compressed bodies are not taken; send the body uncompressed");
+      refuse(415, "Content-Encoding: compressed bodies are not supported; send the body uncompressed");
   const auto encoding = head.header("Transfer-Encoding"), length = head.header("Content-Length");
   if (encoding && strcasecmp(std::string(*encoding).c_str(), "chunked") != 0)
-    refuse(411, "Transfer-Encoding: only chunked is taken; send the body with its Content-Length");
+    refuse(411, "Transfer-Encoding: only chunked is supported; send the body with its Content-Length");
   const bool bodiless = head.method == "GET" || head.method == "HEAD" || head.method == "OPTIONS";
   if (bodiless && (encoding || (length && length->find_first_not_of('0') != std::string_view::npos)))
-    refuse(400, "Content-Length: a request of this method has no body; send it without one, or as a POST");
+    refuse(400, "Content-Length: this method has no body; send the request without one, or as a POST");
   if (!bodiless && head.method != "DELETE" && !encoding && !length)
-    refuse(411, "Content-Length is missing; send it with the body, or as 0 without one");
+    refuse(411, "Content-Length is missing; send it with the body (0 without a body)");
 }
 
 // Null: the request names none, or there is only one.
@@ -206,7 +206,7 @@ std::optional<HttpResponse> Server::check(const HttpRequest& head) const {
     if (const std::string why = settings_.key.empty() ? refusal_of(head, settings_.access) : ""; !why.empty())
       return refused(403, "permission_error", why);
   }
-  if (!find_route(head)) return refused(404, kInvalid, fmt::format("there is no route {} {}", head.method, head.path));
+  if (!find_route(head)) return refused(404, kInvalid, fmt::format("no route {} {}", head.method, head.path));
   return std::nullopt;
 }
 
@@ -222,7 +222,8 @@ void Server::answer(HttpRequest& request, HttpResponse& response) {
   const Route& route = *find_route(request);
   try {
     if (!has_method(route, request.method))
-      throw ApiError(405, kInvalid, fmt::format("{} {}: this path takes another method", request.method, request.path));
+      throw ApiError(405, kInvalid,
+                     fmt::format("{} {}: this path does not support the method", request.method, request.path));
     if (route.path.ends_with('*')) request.rest = request.path.substr(route.path.size() - 1);
     route.answer(models_, request, response);
   } catch (const std::exception& thrown) {

@@ -39,14 +39,14 @@ void add_tool(engine::ToolUse& use, const Fields& tool, const char* schema) {
 }
 
 std::optional<engine::ToolUse> with_choice(engine::ToolUse use, const Choice& choice, const std::string& path) {
-  if (use.tools.empty() && choice.required) throw_invalid(path, "{}: there are no tools", path);
+  if (use.tools.empty() && choice.required) throw_invalid(path, "{}: requires tools", path);
   if (choice.none || use.tools.empty()) return std::nullopt;
   use.required = choice.required;
   if (!choice.names) return use;
   const auto is_allowed = [&](const std::string& name) { return std::ranges::count(*choice.names, name) > 0; };
   for (const std::string& name : *choice.names)
     if (std::ranges::find(use.tools, name, &text::Tool::name) == use.tools.end())
-      throw_invalid(path, "{}: there is no tool {}", path, name);
+      throw_invalid(path, "{}: unknown tool {}", path, name);
   std::erase_if(use.tools, [&](const text::Tool& tool) { return !is_allowed(tool.name); });
   return use;
 }
@@ -106,7 +106,7 @@ std::optional<engine::ToolUse> openai_tools(const Fields& body) {
   for (size_t i = 0; i < list.size(); ++i) {
     const Fields tool(list[i], fmt::format("tools[{}]", i));
     if (tool.text("type").value_or("function") != "function")
-      throw_invalid(tool.path_of("type"), "{}: this server takes tools of type \"function\" only",
+      throw_invalid(tool.path_of("type"), "{}: this server supports only tools of type \"function\"",
                     tool.path_of("type"));
     const auto function = tool.object("function");
     add_tool(use, function ? *function : tool, "parameters");
@@ -121,7 +121,7 @@ std::optional<engine::ToolUse> anthropic_tools(const Fields& body) {
   for (size_t i = 0; i < list.size(); ++i) {
     const Fields tool(list[i], fmt::format("tools[{}]", i));
     if (tool.text("type").value_or("custom") != "custom")
-      throw_invalid(tool.path_of("type"), "{}: this server runs no tools of its own", tool.path_of("type"));
+      throw_invalid(tool.path_of("type"), "{}: this server has no built-in tools", tool.path_of("type"));
     add_tool(use, tool, "input_schema");
   }
   const Choice choice = anthropic_choice(body, use.parallel);

@@ -51,7 +51,7 @@ class Embeddings {
     const int64_t width = service.embedder().width();
     const auto wanted = body.integer("dimensions", 1, INT32_MAX);
     if (wanted > width)
-      throw_invalid("dimensions", "dimensions: {} has vectors of {} elements, and {} were asked for", service.name(),
+      throw_invalid("dimensions", "dimensions: {} has vectors of {} elements, but {} were requested", service.name(),
                     width, *wanted);
     return wanted == width ? 0 : wanted.value_or(0);
   }
@@ -81,7 +81,7 @@ void check(const EmbeddingService& service, const std::vector<int32_t>& tokens, 
   if (tokens.empty()) throw_invalid(path, "{}: a text without tokens has no embedding", path);
   if (std::ssize(tokens) > service.context()) throw prompt_too_long(std::ssize(tokens), service.context(), path);
   for (const int32_t token : tokens)
-    if (token >= vocab) throw_invalid(path, "{}: {} is no token of this vocabulary", path, token);
+    if (token >= vocab) throw_invalid(path, "{}: {} is not a token of this vocabulary", path, token);
 }
 
 std::vector<int32_t> tokens_of(const EmbeddingService& service, const Json& text, bool truncate,
@@ -103,9 +103,9 @@ std::vector<std::vector<int32_t>> inputs_of(const EmbeddingService& service, con
   };
   if (input.is_string()) return {tokens_of(service, input, truncate, "input")};
   if (!input.is_array() || input.empty() || input.size() > std::max<size_t>(kMaxInputs, service.context()))
-    throw_invalid("input", "input: expected a text or a list of at most {} texts", kMaxInputs);
+    throw_invalid("input", "input: expected a string or a list of at most {} strings", kMaxInputs);
   if (with_tokens && input[0].is_number()) return {ids(input, "input")};
-  if (input.size() > kMaxInputs) throw_invalid("input", "input: a list of {} at most", kMaxInputs);
+  if (input.size() > kMaxInputs) throw_invalid("input", "input: a list of at most {}", kMaxInputs);
   std::vector<std::vector<int32_t>> inputs;
   for (size_t i = 0; i < input.size(); ++i) {
     const std::string path = fmt::format("input[{}]", i);

@@ -10,7 +10,7 @@ namespace ridge::server {
 EmbeddingService::EmbeddingService(engine::Embedder& embedder, std::string name, engine::Notice log)
     : UnscheduledService(embedder.model(), std::move(name), std::move(log)), embedder_(embedder) {
   if (embedder.pooling() == engine::Pooling::none)
-    throw_error("{}: its pooling is none: it has a vector for each token and none for a text, which no API takes; see "
+    throw_error("{}: its pooling is none, which gives a vector per token but none per text, as the API needs; see "
                 "ridge embed --pooling",
                 embedder.model().file.path());
 }

@@ -67,14 +67,17 @@ bool origin_is_allowed(std::string_view origin, std::string_view own_authority, 
 std::string refusal_of(const HttpRequest& request, const AccessRules& rules) {
   const std::string_view authority = request.header("Host").value_or("");
   if (const std::string host = host_of(authority); !authority.empty() && !host_is_allowed(host, rules))
-    return fmt::format("Host: {} is no name of this machine; ridge serve --allow-host {} allows it", host, host);
+    return fmt::format(
+        "Host: {} is not a known name of this machine; to allow it, start ridge serve with --allow-host {}", host,
+        host);
   if (const auto origin = request.header("Origin")) {
     if (!origin_is_allowed(*origin, authority, rules))
-      return fmt::format("Origin: requests from pages of {} are refused; ridge serve --cors {} allows them", *origin,
-                         *origin);
+      return fmt::format(
+          "Origin: requests from pages of {} are refused; to allow them, start ridge serve with --cors {}", *origin,
+          *origin);
   } else if (core::lower(request.header("Sec-Fetch-Site").value_or("")) == "cross-site" && rules.cors != "*") {
-    return "Sec-Fetch-Site: requests from pages of other sites are refused; ridge serve --cors ORIGIN allows those of "
-           "one";
+    return "Sec-Fetch-Site: requests from pages of other sites are refused; to allow one, start ridge serve with "
+           "--cors ORIGIN";
   }
   return "";
 }

@@ -121,7 +121,7 @@ void HttpServer::Network::Connection::close() {
 void HttpServer::Network::Connection::look_at_deadline(Clock::time_point now) {
   if (now < deadline_ && !output_.failed) return;
   if (state_ == State::head || state_ == State::body)
-    refuse(408, "the request did not come whole in its time");
+    refuse(408, "the request did not arrive completely in time");
   else
     close();
 }
@@ -194,12 +194,12 @@ void HttpServer::Network::Connection::parse() {
       return refuse(431, fmt::format("the headers have more than {} bytes", limits.head_bytes));
     if (error == http::error::body_limit)
       return refuse(413, fmt::format("the body has more than {} MiB", limits.body_bytes >> 20));
-    if (error == http::error::bad_version) return refuse(505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+    if (error == http::error::bad_version) return refuse(505, "only HTTP/1.1 and HTTP/1.0 are supported");
     if (error && !needs_more) return refuse(400, fmt::format("the request is malformed: {}", error.message()));
     if (!head_taken_ && parser_->is_header_done() && !take_head()) return;
     if (head_taken_) count_body();
     if (network_.waiting_bytes_ > limits.waiting_bytes)
-      return refuse(503, "there are too many requests with large bodies; try again later");
+      return refuse(503, "too many requests with large bodies; try again later");
     if (parser_->is_done()) return submit();
     if (needs_more) break;
   }
@@ -225,10 +225,11 @@ bool HttpServer::Network::Connection::take_head() {
     return false;
   };
   if (!take_target({message.target().data(), message.target().size()}, request_))
-    return refused(400, "the request is malformed: its target is no path");
+    return refused(400, "the request is malformed: its target is not a path");
   if (std::ssize(request_.headers) > network_.limits_.headers)
     return refused(431, fmt::format("the request has more than {} headers", network_.limits_.headers));
-  if (hosts > 1 || (chunks_ && hosts == 0)) return refused(400, "the request is malformed: it needs one Host");
+  if (hosts > 1 || (chunks_ && hosts == 0))
+    return refused(400, "the request is malformed: expected exactly one Host header");
   if (std::optional<HttpResponse> refusal = network_.handlers_.check(request_)) {
     refuse(std::move(*refusal));
     return false;

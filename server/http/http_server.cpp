@@ -57,7 +57,8 @@ void HttpServer::Network::listen(const std::string& host, int port) {
       listeners_.push_back({std::move(acceptor), asio::steady_timer(context_)});
     }
   }
-  if (listeners_.empty()) throw_error("cannot listen on {} port {}: {} (--host, --port)", host, port, error.message());
+  if (listeners_.empty())
+    throw_error("cannot listen on {} port {}: {} (change --host or --port)", host, port, error.message());
 }
 
 void HttpServer::Network::run() {
@@ -110,8 +111,8 @@ void HttpServer::Network::admit(tcp::socket socket) {
   const std::string client = client_of(remote.address());
   const bool too_many = connections_of_[client] >= limits_.connections_per_address;
   if (too_many || (std::ssize(connections_) >= limits_.connections && !close_oldest_idle())) {
-    const HttpResponse refusal = handlers_.refuse(
-        {}, 503, too_many ? "this address has too many connections" : "there are too many connections");
+    const HttpResponse refusal =
+        handlers_.refuse({}, 503, too_many ? "this address has too many connections" : "too many connections");
     const std::string bytes = response_head(refusal, Framing::length, refusal.content.size(), false) + refusal.content;
     socket.non_blocking(true, error);
     socket.send(asio::buffer(bytes), 0, error);

@@ -27,12 +27,12 @@ std::vector<int32_t> prompt_of(const Service& service, const Json& given, const 
     const Fields object(given, path);
     if (const Json* data = object.find("multimodal_data"); data && !data->empty())
       throw_invalid(object.path_of("multimodal_data"),
-                    "{}: this route takes texts only; /v1/chat/completions takes pictures",
+                    "{}: this route accepts only text; use /v1/chat/completions for images",
                     object.path_of("multimodal_data"));
     return prompt_of(service, object.required("prompt_string"), object.path_of("prompt_string"), begins);
   }
   if (!given.is_array() || given.empty() || !std::ranges::all_of(given, is_text_or_token))
-    throw_invalid(path, "{}: expected a text, or a list of tokens and texts", path);
+    throw_invalid(path, "{}: expected a string, or a list of tokens and strings", path);
   std::vector<int32_t> tokens;
   for (size_t i = 0; i < given.size(); ++i) {
     const std::vector<int32_t> part = given[i].is_string()
@@ -52,7 +52,7 @@ bool is_list_of_prompts(const Json& given) {
 std::vector<std::vector<int32_t>> prompts_of(const Service& service, const Fields& body) {
   const Json& given = body.required("prompt");
   if (!is_list_of_prompts(given)) return {prompt_of(service, given, "prompt", true)};
-  if (given.size() > kMaxPrompts) throw_invalid("prompt", "prompt: a list of {} at most", kMaxPrompts);
+  if (given.size() > kMaxPrompts) throw_invalid("prompt", "prompt: a list of at most {}", kMaxPrompts);
   std::vector<std::vector<int32_t>> prompts;
   for (size_t i = 0; i < given.size(); ++i)
     prompts.push_back(prompt_of(service, given[i], fmt::format("prompt[{}]", i), true));
@@ -156,7 +156,8 @@ class NativeReply {
     else
       prompts = prompts_of(service, body);
     if (prompts.size() * static_cast<size_t>(wanted) > kMaxPrompts)
-      throw_invalid("prompt", "{} answers to each of {} prompts are more than {}", wanted, prompts.size(), kMaxPrompts);
+      throw_invalid("prompt", "{} answers to each of {} prompts exceed the limit of {}", wanted, prompts.size(),
+                    kMaxPrompts);
     std::vector<Generation> all;
     for (std::vector<int32_t>& prompt : prompts) {
       engine::check_prompt(prompt, service.context(), service.model().program.vocab);

@@ -30,9 +30,10 @@ std::string file_name(const Fields& body) {
            c == '-';
   };
   if (name.empty() || name.size() > kLongestName || name[0] == '.' || !std::ranges::all_of(name, is_plain))
-    throw_invalid("filename",
-                  "filename: expected at most {} letters, digits, dots, dashes and underscores, no dot first",
-                  kLongestName);
+    throw_invalid(
+        "filename",
+        "filename: expected at most {} letters, digits, dots, dashes and underscores, not starting with a dot",
+        kLongestName);
   return name;
 }
 
@@ -51,7 +52,7 @@ void slot_action(Service& service, const HttpRequest& request, HttpResponse& res
     throw_invalid("action", "action: expected save, restore or erase, as in /slots/0?action=save");
   if (service.slot_folder().empty())
     throw ApiError(501, "not_supported_error",
-                   "slots are saved and restored where the server has --slot-save-path FOLDER");
+                   "to save and restore slots, start the server with --slot-save-path FOLDER");
   const Json body = parse_body(request.body);
   const std::string name = file_name(Fields(body, ""));
   if (action == "save") {

@@ -27,7 +27,7 @@ std::vector<ModelFile> model_files(const std::string& folder) {
       files.push_back({model_name(path.string()), path.string()});
   }
   if (error) throw_error("--models-dir: {}: {}", folder, error.message());
-  if (files.empty()) throw_error("--models-dir: {}: no GGUF files are there", folder);
+  if (files.empty()) throw_error("--models-dir: {}: contains no GGUF files", folder);
   std::ranges::sort(files, {}, &ModelFile::name);
   return files;
 }

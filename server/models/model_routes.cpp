@@ -97,7 +97,7 @@ void llamacpp_unload(Models& models, const HttpRequest& request, HttpResponse& r
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   fields.required("model");
-  if (!models.several()) throw_invalid("model", "model: the only model of this server stays loaded");
+  if (!models.several()) throw_invalid("model", "model: the server's only model cannot be unloaded");
   models.unload_when_unused(fields.text("model"));
   reply(response, {{"success", true}});
 }

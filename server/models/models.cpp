@@ -81,7 +81,7 @@ void Models::check_names() const {
   std::map<std::string, const ModelFile*> names;
   const auto add = [&](const std::string& name, const ModelFile& file) {
     const auto [at, added] = names.emplace(name, &file);
-    if (!added) throw_error("{} and {} would both be called {}: rename one", at->second->path, file.path, name);
+    if (!added) throw_error("{} and {} would have the same name, {}: rename one", at->second->path, file.path, name);
   };
   for (const Entry& entry : entries_) add(entry.file.name, entry.file);
   for (const Entry& entry : entries_)
@@ -182,7 +182,7 @@ void Models::leave_for_pictures(Entry& entry, std::unique_lock<std::mutex>& lock
   if (stopping_)
     entry.leaving = false;
   else
-    unload(entry, lock, "to be loaded with its encoder");
+    unload(entry, lock, "to reload it with its encoder");
   entry.pictures = !stopping_;
   loading_ = false;
   changed_.notify_all();
@@ -210,7 +210,7 @@ void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
   } catch (const ApiError&) {
     problem = "the server is shutting down";
   } catch (const std::bad_alloc&) {
-    problem = "there is not enough memory for it";
+    problem = "not enough memory for it";
   } catch (const std::exception& error) {
     problem = error.what();
   }
@@ -231,7 +231,7 @@ void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
   entry.last_used = seconds_now();
   for (const auto& [number, pictures] : entry.queue)
     if (!pictures || entry.pictures) entry.due.insert(number);
-  log_(fmt::format("{} is loaded, on {}; {:.2f} GiB, {:.1f} s", entry.file.name,
+  log_(fmt::format("{} loaded on {}; {:.2f} GiB, {:.1f} s", entry.file.name,
                    entry.model->service().model().executor->description(), entry.bytes / (1 << 30),
                    seconds_now() - start));
 }
@@ -282,7 +282,7 @@ void Models::make_room(const Entry& wanted, double bytes, std::unique_lock<std::
   if ((settings_.memory_bytes <= 0 && !beside_pinned) || room(wanted) >= bytes) return;
   throw_error("it needs {:.2f} GiB, and {} allows {:.2f}{}", bytes / (1 << 30),
               settings_.memory_bytes > 0 ? "--memory" : "free memory", std::max(room(wanted), 0.0) / (1 << 30),
-              beside_pinned ? " beside the pinned models" : "");
+              beside_pinned ? " in addition to the pinned models" : "");
 }
 
 // The model must be unused. Nothing starts to use it under the lock.
@@ -292,7 +292,7 @@ void Models::unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char
   entry.leaving = entry.pictures = false;
   lock.unlock();
   model.reset();
-  log_(fmt::format("{} is unloaded, {}", entry.file.name, why));
+  log_(fmt::format("{} unloaded {}", entry.file.name, why));
   lock.lock();
 }
 
@@ -306,7 +306,7 @@ void Models::unload_when_unused(const std::optional<std::string>& name) {
   if (!several()) return;
   const std::scoped_lock lock(mutex_);
   const Entry& entry = find(name);
-  if (entry.file.pinned) throw_invalid("model", "the model {} is pinned: it stays loaded", entry.file.name);
+  if (entry.file.pinned) throw_invalid("model", "the model {} is pinned and stays loaded", entry.file.name);
   if (entry.model) entry.model->service().keep_for(0);
 }
 
@@ -321,7 +321,7 @@ void Models::watch_idle(const std::stop_token& stop) {
         entry.last_used = now;
       } else if (now - entry.last_used > unload_after(entry)) {
         loading_ = true; // requests wait until the memory is free
-        unload(entry, lock, "as no request used it");
+        unload(entry, lock, "because it was idle");
         loading_ = false;
         changed_.notify_all();
       }

@@ -30,7 +30,7 @@ class RequestList {
     Running(RequestList& list, std::string route, int64_t prompt_tokens);
     Running(const Running&) = delete;
     Running& operator=(const Running&) = delete;
-    ~Running() { end("the client has gone"); }
+    ~Running() { end("the client disconnected"); }
 
     void count_token();
     void end(const std::string& problem, int64_t cached_tokens = 0); // only the first call counts

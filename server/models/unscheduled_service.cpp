@@ -44,7 +44,7 @@ void reply_unscheduled(UnscheduledService& service, UnscheduledRequest request, 
     if (whole) client.line(request.answer());
     service.log(whole ? fmt::format("{}: {}, {} tokens, {:.2f} s", request.route, request.what, request.tokens,
                                     core::seconds_now() - start)
-                      : fmt::format("{}: the client has gone", request.route));
+                      : fmt::format("{}: the client disconnected", request.route));
   });
 }
 

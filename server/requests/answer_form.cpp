@@ -25,7 +25,7 @@ Json schema_of(const Json& given, const std::string& path) {
 
 std::string given_text(const Json& given, const std::string& path) {
   if (!given.is_string() || given.get_ref<const std::string&>().empty())
-    throw_invalid(path, "{}: expected a text that is not empty", path);
+    throw_invalid(path, "{}: expected a string that is not empty", path);
   return given.get<std::string>();
 }
 
@@ -45,7 +45,7 @@ std::string gbnf_of_regex(std::string expression, const std::string& path) {
 
 std::string gbnf_of_choice(const Json& given, const std::string& path) {
   if (!given.is_array() || given.empty() || given.size() > kMaxChoices)
-    throw_invalid(path, "{}: expected a list of 1 to {} texts", path, kMaxChoices);
+    throw_invalid(path, "{}: expected a list of 1 to {} strings", path, kMaxChoices);
   std::string gbnf = "root ::= ";
   for (size_t i = 0; i < given.size(); ++i)
     gbnf += (i > 0 ? " | " : "") + text::gbnf_literal(given_text(given[i], fmt::format("{}[{}]", path, i)));
@@ -58,7 +58,8 @@ class Reader {
     const Json* value = body.find(name);
     if (!value || *value == "" || *value == false) return;
     const std::string path = body.path_of(name);
-    if (!form.from.empty()) throw_invalid(path, "{} and {}: an answer is held to one of them", form.from, path);
+    if (!form.from.empty())
+      throw_invalid(path, "{} and {} cannot be combined: only one of them can constrain an answer", form.from, path);
     form.from = path;
     set(*value, path);
   }

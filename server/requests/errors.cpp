@@ -70,8 +70,8 @@ ApiError to_api_error(const std::exception& thrown) {
 }
 
 ApiError no_such_model(const std::string& name) {
-  return {404, "invalid_request_error",
-          fmt::format("model '{}' not found: /v1/models lists those that there are", name), "model", "model_not_found"};
+  return {404, "invalid_request_error", fmt::format("model '{}' not found: /v1/models lists the available ones", name),
+          "model", "model_not_found"};
 }
 
 // The message has the phrases by which clients of OpenAI, llama.cpp and Ollama detect that they must shorten a

@@ -12,7 +12,7 @@ std::vector<int32_t> fill_prompt(const Service& service, const text::FillText& t
   if (!tokens.complete())
     throw_invalid("model",
                   "the model {} cannot fill in the middle: its vocabulary has no tokens for prefix, suffix and middle; "
-                  "use one that was trained for it, such as Qwen2.5-Coder",
+                  "use a model trained for it, such as Qwen2.5-Coder",
                   service.name());
   return text::fill_prompt(service.tokenizer(), tokens, text, most.value_or(std::numeric_limits<int32_t>::max()));
 }

@@ -46,13 +46,13 @@ std::string RequestPictures::mark_of(const engine::GivenPicture& picture) {
 void RequestPictures::check_room(const std::string& place) const {
   if (!shelf_) throw PicturesWanted();
   if (held_.size() == kMaxPictures)
-    throw_invalid(place, "{}: a request has at most {} pictures and sounds", place, kMaxPictures);
+    throw_invalid(place, "{}: a request can have at most {} images and audio files", place, kMaxPictures);
 }
 
 std::string RequestPictures::add_sound(std::string_view file, const std::string& place) {
   check_room(place);
   std::string mark = add(file, place);
-  if (held_.back()->sound_seconds <= 0) throw_invalid(place, "{}: is no sound", place);
+  if (held_.back()->sound_seconds <= 0) throw_invalid(place, "{}: not an audio file", place);
   return mark;
 }
 
@@ -69,25 +69,28 @@ std::string RequestPictures::add(std::string_view file, const std::string& place
     throw_invalid(place, "{}", error.what());
   }
   pixels_ += held_.back()->width * held_.back()->height;
-  if (pixels_ > kMaxPixels) throw_invalid(place, "{}: a request's pictures have at most {} pixels", place, kMaxPixels);
+  if (pixels_ > kMaxPixels)
+    throw_invalid(place, "{}: the images of a request can have at most {} pixels in total", place, kMaxPixels);
   if (sound_seconds() > kMaxSeconds)
-    throw_invalid(place, "{}: a request's sounds take at most {} seconds", place, kMaxSeconds);
+    throw_invalid(place, "{}: the audio of a request can have at most {} seconds in total", place, kMaxSeconds);
   return held_.back()->mark;
 }
 
 void RequestPictures::check_address(const engine::GivenPicture& picture) const {
   if (!service_.picture_fetch())
-    throw_invalid(picture.place,
-                  "{}: this server fetches no pictures (ridge serve --image-urls): send data:image/png;base64,…",
-                  picture.place);
+    throw_invalid(
+        picture.place,
+        "{}: this server does not download images (enable with ridge serve --image-urls): send data:image/png;base64,…",
+        picture.place);
   if (!picture.url.starts_with("http://") && !picture.url.starts_with("https://"))
-    throw_invalid(picture.place, "{}: expected an address of http or https, or data:image/png;base64,…", picture.place);
+    throw_invalid(picture.place, "{}: expected an http or https address, or data:image/png;base64,…", picture.place);
 }
 
 std::string RequestPictures::fetch(const engine::GivenPicture& picture) {
   const double start = core::seconds_now();
   try {
-    if (seconds_left_ <= 0) throw_error("cannot be fetched: a request's pictures take more than {:g} s", kFetchSeconds);
+    if (seconds_left_ <= 0)
+      throw_error("cannot be fetched: the images of a request take longer than {:g} s", kFetchSeconds);
     std::string file = service_.picture_fetch()(std::string(picture.url), seconds_left_);
     seconds_left_ -= core::seconds_now() - start;
     return file;

@@ -37,10 +37,10 @@ void take_breakers(const Fields& body, core::SamplerParams& params) {
   const Json* given = body.find(kName);
   if (!given) return;
   if (!given->is_array() || given->empty())
-    throw_invalid(body.path_of(kName), "{}: expected a list of texts that is not empty", body.path_of(kName));
+    throw_invalid(body.path_of(kName), "{}: expected a list of strings that are not empty", body.path_of(kName));
   params.dry.breakers = body.texts(kName, kMaxBreakers);
   if (std::ranges::any_of(params.dry.breakers, [](const auto& text) { return text.size() > kLongestBreaker; }))
-    throw_invalid(body.path_of(kName), "{}: a text has {} bytes at most", body.path_of(kName), kLongestBreaker);
+    throw_invalid(body.path_of(kName), "{}: a string can have at most {} bytes", body.path_of(kName), kLongestBreaker);
 }
 
 void take_diffusion(const Fields& body, core::DiffusionParams& params) {
@@ -125,7 +125,7 @@ std::vector<float> adapter_scales(const Json& list, const std::string& path, siz
   constexpr double kMaxScale = 1000;
   if (!list.is_array()) throw_invalid(path, "{}: expected a list such as [{{\"id\": 0, \"scale\": 1}}]", path);
   if (adapters == 0 && !list.empty())
-    throw_invalid(path, "{}: the model has no LoRA adapters; the server loads them with --lora FILE", path);
+    throw_invalid(path, "{}: the model has no LoRA adapters; start the server with --lora FILE", path);
   std::vector<float> scales(adapters, 0);
   std::vector<bool> named(adapters, false);
   for (size_t i = 0; i < list.size(); ++i) {
@@ -133,7 +133,7 @@ std::vector<float> adapter_scales(const Json& list, const std::string& path, siz
     one.required("id");
     one.required("scale");
     const int64_t id = *one.integer("id", 0, static_cast<int64_t>(adapters) - 1);
-    if (named[id]) throw_invalid(one.path_of("id"), "{}: adapter {} comes twice", one.path_of("id"), id);
+    if (named[id]) throw_invalid(one.path_of("id"), "{}: adapter {} is listed twice", one.path_of("id"), id);
     named[id] = true;
     scales[id] = static_cast<float>(*one.number("scale", -kMaxScale, kMaxScale));
   }

@@ -87,7 +87,7 @@ std::string document_text(const Json& given, const std::string& path) {
     fields.required("text");
     return *fields.text("text");
   }
-  throw_invalid(path, "{}: expected a text, or an object with a text", path);
+  throw_invalid(path, "{}: expected a string, or an object with a text", path);
 }
 
 std::vector<std::string> documents_of(const Fields& body, const char* name) {
@@ -103,7 +103,7 @@ std::vector<std::string> documents_of(const Fields& body, const char* name) {
 std::string query_of(const Fields& body) {
   body.required("query");
   const std::string query = *body.text("query");
-  if (query.empty()) throw_invalid("query", "query: expected a text that is not empty");
+  if (query.empty()) throw_invalid("query", "query: expected a string that is not empty");
   return query;
 }
 
@@ -157,7 +157,7 @@ void score(RerankService& service, const HttpRequest& request, HttpResponse& res
   const std::vector<std::string> first = side_of(fields, {"text_1", "queries", "data_1"}),
                                  second = side_of(fields, {"text_2", "documents", "data_2"});
   if (first.size() != 1 && first.size() != second.size())
-    throw_invalid("text_1", "text_1: expected one text, or as many as text_2 has, which are {}", second.size());
+    throw_invalid("text_1", "text_1: expected one text, or as many as in text_2, {}", second.size());
   std::vector<Pair> pairs;
   for (size_t i = 0; i < second.size(); ++i) pairs.push_back({first[first.size() == 1 ? 0 : i], second[i]});
   const auto make = [](const Ranking& ranking) -> Json {

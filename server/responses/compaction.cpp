@@ -67,7 +67,7 @@ class Compaction {
     if (!there) return;
     summary = text::trim(summary);
     if (summary.empty())
-      throw ApiError(500, "server_error", "the model wrote no summary; keep the conversation as it is");
+      throw ApiError(500, "server_error", "the model wrote no summary; the conversation is unchanged");
     output_.push_back(
         {{"id", new_id("cmp_")}, {"type", "compaction"}, {"encrypted_content", compaction_content(summary)}});
     const int64_t prompt = answers_.prompt_tokens(), generated = answers_.generated_tokens();
@@ -85,7 +85,7 @@ class Compaction {
 
  private:
   static Generation summarized(const Service& service, const Fields& body, const Json& messages) {
-    if (messages.empty()) throw_invalid("input", "input: there is no conversation to compact");
+    if (messages.empty()) throw_invalid("input", "input: no conversation to compact");
     Json variables = Json::object(); // a summary needs no reasoning
     engine::set_thinking(variables, false);
     const auto instructions = body.text("instructions");

@@ -13,7 +13,8 @@ constexpr std::string_view kInputItems = "/input_items";
 
 [[noreturn]] void throw_unknown(const std::string& id) {
   throw ApiError(404, "invalid_request_error",
-                 fmt::format("Response with id '{}' not found: the latest {} are kept", id, ResponseStore::kMax), "id");
+                 fmt::format("Response with id '{}' not found: only the latest {} are kept", id, ResponseStore::kMax),
+                 "id");
 }
 
 int64_t number_of(const HttpRequest& request, const char* name, int64_t otherwise, int64_t most) {
@@ -35,7 +36,7 @@ void input_items(const Models& models, const std::string& id, const HttpRequest&
   auto first = items->begin();
   if (const auto after = request.parameter("after")) {
     first = std::ranges::find_if(*items, [&](const Json& item) { return item["id"] == std::string(*after); });
-    if (first == items->end()) throw_invalid("after", "after: there is no item {}", *after);
+    if (first == items->end()) throw_invalid("after", "after: unknown item {}", *after);
     ++first;
   }
   const int64_t count = std::min<int64_t>(number_of(request, "limit", 20, 100), items->end() - first);
@@ -56,7 +57,7 @@ void openai_kept_response(const Models& models, const HttpRequest& request, Http
     return input_items(models, id, request, response);
   }
   if (request.parameter("stream").value_or("false") != "false")
-    throw_invalid("stream", "stream is not supported: an answer is kept once it is whole");
+    throw_invalid("stream", "stream is not supported: a stored response is returned as a whole");
   const auto kept = models.responses().response(id);
   if (!kept) throw_unknown(id);
   response.content = *kept + "\n";

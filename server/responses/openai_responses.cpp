@@ -46,7 +46,7 @@ std::optional<engine::ToolUse> tools_of(const Fields& body) {
     if (choice.contains("tools") && choice["tools"].is_array()) choice["tools"] = functions(choice["tools"]);
     const bool allowed = choice.contains("type") && choice["type"] == "allowed_tools";
     if (!allowed && !is_function(choice))
-      throw_invalid("tool_choice.type", "tool_choice.type: this server runs no tool of type {}",
+      throw_invalid("tool_choice.type", "tool_choice.type: this server does not run tools of type {}",
                     Client::to_text(choice["type"]));
   }
   return openai_tools(Fields(runnable, ""));
@@ -73,7 +73,8 @@ Generation whole_generation(const Service& service, const Fields& body, const Js
   const AnswerForm form = answer_form(body);
   Json schema = format ? schema_of_format(*format) : Json();
   if (!schema.is_null() && !form.from.empty())
-    throw_invalid(form.from, "text.format and {}: an answer is held to one of them", form.from);
+    throw_invalid(form.from, "text.format and {} cannot be combined: only one of them can constrain an answer",
+                  form.from);
   if (!form.schema.is_null()) schema = form.schema;
   Generation generation = service.chat(prompt, tools ? &*tools : nullptr, variables, schema);
   hold(service, form, generation);

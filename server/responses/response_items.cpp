@@ -21,7 +21,7 @@ Json message_of(const Fields& item) {
   std::string role = item.text("role").value_or("");
   if (role == "developer") role = "system";
   if (role != "user" && role != "assistant" && role != "system")
-    throw_invalid(item.path_of("role"), "{}: there is no role \"{}\"; expected user, assistant, system or developer",
+    throw_invalid(item.path_of("role"), "{}: unknown role \"{}\"; expected user, assistant, system or developer",
                   item.path_of("role"), role);
   const Json* content = item.find("content");
   return {{"role", role}, {"content", content ? content_text(*content, item.path_of("content")) : ""}};
@@ -32,8 +32,8 @@ Json message_of_compaction(const Fields& item) {
   const auto summary = summary_of(item.text("encrypted_content").value_or(""));
   if (!summary)
     throw_invalid(path,
-                  "{}: this is no compaction of this server; compact the conversation with "
-                  "/v1/responses/compact here, or leave the item out",
+                  "{}: not a compaction of this server; compact the conversation with its /v1/responses/compact, or "
+                  "leave the item out",
                   path);
   return {{"role", "user"}, {"content", engine::compacted_message(*summary)}};
 }
@@ -61,8 +61,7 @@ class Calls {
     const std::string id = item.text("call_id").value_or(item.text("id").value_or(""));
     const auto call = names_.find(id);
     if (call == names_.end())
-      throw_invalid(item.path_of("call_id"), "{}: there is no function call with this id before it",
-                    item.path_of("call_id"));
+      throw_invalid(item.path_of("call_id"), "{}: no earlier function call has this id", item.path_of("call_id"));
     const Json* output = item.find("output");
     return {{"role", "tool"},
             {"tool_call_id", id},
@@ -133,7 +132,7 @@ void add_item(Json& messages, Calls& calls, const Fields& item, References* refe
 
 void add_input(Json& messages, const Json& input, const ResponseStore& store) {
   if (input.is_string()) return messages.push_back({{"role", "user"}, {"content", input}});
-  if (!input.is_array() || input.empty()) throw_invalid("input", "input: expected text or a list of items");
+  if (!input.is_array() || input.empty()) throw_invalid("input", "input: expected a string or a list of items");
   Calls calls(messages);
   References references{store, {}};
   for (size_t i = 0; i < input.size(); ++i)

@@ -15,7 +15,7 @@ Json response_messages(const Service& service, const Fields& body, RequestPictur
     auto known = service.responses().find(*previous);
     if (!known)
       throw ApiError(404, "invalid_request_error",
-                     fmt::format("previous_response_id: there is no response {} here; the latest {} are kept",
+                     fmt::format("previous_response_id: no response {} is stored; only the latest {} are kept",
                                  *previous, ResponseStore::kMax),
                      "previous_response_id", "previous_response_not_found");
     messages = std::move(*known);

@@ -66,27 +66,27 @@ bool has_form(const HttpRequest& request) {
 
 std::vector<FormPart> read_form(const HttpRequest& request) {
   constexpr size_t kMaxBoundaryBytes = 70, kMaxParts = 64, kMaxHeadBytes = 8192;
-  if (!has_form(request)) throw_invalid("", "Content-Type: expected {}: send the file as a form's field", kFormType);
+  if (!has_form(request)) throw_invalid("", "Content-Type: expected {}: send the file as a form field", kFormType);
   const std::string boundary = parameter_of(request.header("Content-Type").value_or(""), "boundary");
   if (boundary.empty() || boundary.size() > kMaxBoundaryBytes) refuse("expected a boundary of 1 to 70 characters");
   const std::string mark = "--" + boundary, next = std::string(kLineEnd) + mark;
   std::string_view body = request.body;
   if (!body.starts_with(mark)) {
     const size_t first = body.find(next);
-    if (first == body.npos) refuse("its boundary is not in the body");
+    if (first == body.npos) refuse("the boundary is missing in the body");
     body.remove_prefix(first + kLineEnd.size());
   }
   std::vector<FormPart> parts;
   for (body.remove_prefix(mark.size()); !body.starts_with("--");) {
-    if (!body.starts_with(kLineEnd)) refuse("a line goes on behind the boundary");
+    if (!body.starts_with(kLineEnd)) refuse("unexpected text after the boundary");
     constexpr std::string_view kHeadEnd = "\r\n\r\n";
     const size_t head = body.substr(0, kMaxHeadBytes).find(kHeadEnd);
-    if (head == body.npos) refuse("a part's head does not end");
+    if (head == body.npos) refuse("the headers of a part have no end");
     if (parts.size() == kMaxParts) refuse("it has more than 64 parts");
     FormPart part = named_by(body.substr(kLineEnd.size(), head < kLineEnd.size() ? 0 : head - kLineEnd.size()));
     body.remove_prefix(head + kHeadEnd.size());
     const size_t end = body.find(next);
-    if (end == body.npos) refuse("it ends early");
+    if (end == body.npos) refuse("the body is truncated");
     part.content = body.substr(0, end);
     parts.push_back(std::move(part));
     body.remove_prefix(end + next.size());

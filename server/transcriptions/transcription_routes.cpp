@@ -171,11 +171,11 @@ class Transcription {
 
 void check_form(const Service& service, const std::vector<FormPart>& form) {
   if (!service.senses().sounds)
-    throw_invalid("model", "the model {} takes no sounds: this needs one with an encoder of sound", service.name());
+    throw_invalid("model", "the model {} does not accept audio: use one with an audio encoder", service.name());
   if (!field_of(form, "file")) throw_invalid("file", "file: is missing");
   for (const char* list : {"timestamp_granularities[]", "timestamp_granularities"})
     if (field_of(form, list).value_or("segment") != "segment")
-      throw_invalid(list, "{}: this model does not say when a word is said", list);
+      throw_invalid(list, "{}: this model does not provide word timestamps", list);
 }
 
 } // namespace

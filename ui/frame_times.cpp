@@ -75,11 +75,12 @@ FrameTimes::Summary FrameTimes::summary(const Record& record) {
 
 std::string FrameTimes::report() const {
   std::string text;
-  for (const auto& [name, s] : {std::pair("while an answer was written", while_writing()), {"otherwise", otherwise()}})
+  for (const auto& [name, s] :
+       {std::pair("while an answer was generated", while_writing()), {"otherwise", otherwise()}})
     text += s.frames == 0
                 ? fmt::format("{}: no frames\n", name)
-                : fmt::format("{}: {} frames, median {:.1f} ms (of CPU time {:.1f} ms, {:.1f} ms of it its own), "
-                              "99th percentile {:.1f} ms, drawing took {:.0f} % of a core, at most {} vertices\n",
+                : fmt::format("{}: {} frames, median {:.1f} ms (CPU time {:.1f} ms, {:.1f} ms of it in ridge), 99th "
+                              "percentile {:.1f} ms, drawing took {:.0f} % of a core, at most {} vertices\n",
                               name, s.frames, 1e3 * s.median_seconds, 1e3 * s.median_cpu_seconds,
                               1e3 * s.median_own_seconds, 1e3 * s.p99_seconds, 100 * s.cpu_share, s.most_vertices);
   return text;

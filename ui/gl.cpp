@@ -12,7 +12,7 @@ namespace {
 template <typename Function>
 void find(Function& function, const char* name) {
   function = reinterpret_cast<Function>(glfwGetProcAddress(name));
-  if (!function) throw_error("cannot draw the window: OpenGL here has no {}", name);
+  if (!function) throw_error("cannot draw the window: this OpenGL has no {}", name);
 }
 
 } // namespace
@@ -41,7 +41,7 @@ void need_window_libraries() {
   for (const char* name : {"libX11.so.6", "libGL.so.1"})
     if (!::dlopen(name, RTLD_LAZY | RTLD_LOCAL)) // never closed: the window uses it
       throw_error("cannot open a window: {} is missing; install libx11-6 and libgl1 (Debian, Ubuntu) or libX11 and "
-                  "mesa-libGL (Fedora); ridge chat works in a terminal",
+                  "mesa-libGL (Fedora), or use ridge chat in a terminal",
                   name);
 }
 

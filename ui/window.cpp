@@ -83,17 +83,17 @@ void Window::Impl::open() {
   }
   if (panel == panels().size() && options.panel.empty()) panel = 0; // from a version with other panels
   if (panel == panels().size())
-    throw Error(fmt::format("no panel '{}'; there are {}", options.panel, names), Error::kUsage);
+    throw Error(fmt::format("unknown panel '{}'; expected one of {}", options.panel, names), Error::kUsage);
   for (const PanelInfo& info : panels()) shown.push_back(info.make());
   if (wanted != options.panel && !shown[panel]->show(std::string_view(options.panel).substr(wanted.size() + 1)))
-    throw Error(fmt::format("no panel '{}': {} has no such part", options.panel, wanted), Error::kUsage);
+    throw Error(fmt::format("unknown panel '{}': {} has no such part", options.panel, wanted), Error::kUsage);
 
   glfwSetErrorCallback([](int, const char* message) { last_glfw_error = message; });
   need_window_libraries();
   if (!glfwInit())
-    throw_error(
-        "cannot open a window: {}. It needs a display (DISPLAY or WAYLAND_DISPLAY); ridge chat works in a terminal",
-        last_glfw_error);
+    throw_error("cannot open a window: {}. A display is needed (DISPLAY or WAYLAND_DISPLAY); without one, use ridge "
+                "chat in a terminal",
+                last_glfw_error);
   glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
   glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 3);
   glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
@@ -101,7 +101,7 @@ void Window::Impl::open() {
   window = glfwCreateWindow(layout.width, layout.height, "ridge", nullptr, nullptr);
   if (!window) {
     glfwTerminate();
-    throw_error("cannot open a window with OpenGL 3.3: {}; ridge chat works in a terminal", last_glfw_error);
+    throw_error("cannot open a window with OpenGL 3.3: {}; use ridge chat in a terminal", last_glfw_error);
   }
   glfwSetWindowSizeLimits(window, kMinWidth, kMinHeight, GLFW_DONT_CARE, GLFW_DONT_CARE);
   if (options.width == 0) fit_on_screen();

@@ -23,16 +23,16 @@ struct Shortcut {
 constexpr Shortcut kShortcuts[] = {
     {"Ctrl 1 … 9", "show a panel"},
     {"Ctrl O", "open a model or a checkpoint's folder"},
-    {"Ctrl V", "paste text, a picture, or paths of pictures"},
+    {"Ctrl V", "paste text, an image, or paths of images or audio files"},
     {"Enter", "send the message"},
     {"Shift Enter", "new line in the message"},
     {"Esc", "leave a field; stop the answer"},
-    {"Ctrl R", "answer again"},
+    {"Ctrl R", "regenerate the last answer"},
     {"Ctrl N", "new conversation"},
-    {"Ctrl L", "light or dark"},
-    {"Ctrl + − 0", "larger, smaller, as usual"},
-    {"Tab, arrows, Space", "reach and use every control"},
-    {"F1", "this list"},
+    {"Ctrl L", "switch between light and dark"},
+    {"Ctrl + − 0", "zoom in, zoom out, reset"},
+    {"Tab, arrows, Space", "reach and use all controls"},
+    {"F1", "show this list"},
     {"Ctrl Q", "close the window"},
 };
 
@@ -77,7 +77,7 @@ void Window::Impl::draw_window(const core::Snapshot& now) {
 void Window::Impl::draw_no_model(const core::Snapshot& now) {
   const ImVec2 at = ImGui::GetWindowPos(), area = ImGui::GetWindowSize();
   const bool failed = now.state == EngineState::failed;
-  text_at({at.x + area.x / 2, at.y + area.y / 2 - px(24)}, failed ? "No model is open" : "One moment", theme().text,
+  text_at({at.x + area.x / 2, at.y + area.y / 2 - px(24)}, failed ? "No model is open" : "One moment…", theme().text,
           fonts().title, 0.5f);
   text_at({at.x + area.x / 2, at.y + area.y / 2 + px(6)}, failed ? "Drop a GGUF file on this window, or" : now.activity,
           theme().dim, fonts().body, 0.5f);
@@ -174,7 +174,7 @@ void Window::Impl::draw_error(const core::Snapshot& now) {
   ImGui::SetCursorPos({width - px(88), px(9)});
   if (now.gpu_failed) {
     ImGui::SetCursorPosX(width - px(226));
-    if (quiet_button("go on with the CPU")) {
+    if (quiet_button("continue on the CPU")) {
       engine->send(core::intent::UseCpu{});
       dismissed_error = now.error_number;
     }
@@ -200,7 +200,7 @@ void Window::Impl::draw_help() {
   if (ImGui::BeginPopup(kName, ImGuiWindowFlags_NoMove)) {
     help_open = true;
     title("Keys");
-    record_widget_position("list of keys");
+    record_widget_position("keyboard shortcuts");
     ImGui::Dummy({px(360), px(6)});
     for (const Shortcut& shortcut : kShortcuts) {
       text(shortcut.keys, theme().text, fonts().mono);

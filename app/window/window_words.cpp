@@ -10,8 +10,8 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> kWords[] = {
     {"lower -ngl (layers on the GPU), -c (context) or -ub (batch)",
      "open it with fewer layers on the GPU or a shorter context (Open…)"},
-    {"give --allow-requantize", "tick “packed types too, at a loss”"},
-    {"--allow-requantize", "“packed types too, at a loss”"},
+    {"give --allow-requantize", "tick “requantize packed types”"},
+    {"--allow-requantize", "“requantize packed types”"},
     {"--target-divergence: cannot be measured for this model; use --target-size", "give the size of the file"},
     {"--target-size", "the size of the file"},
     {"use --method plain", "use the method “plain”"},

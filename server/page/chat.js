@@ -19,7 +19,7 @@ async function ask(path, options = {}) {
     return ask(path, options);
   }
   if (answer.ok) return answer;
-  let problem = "the server answers with status " + answer.status;
+  let problem = "the server answered with status " + answer.status;
   try {
     problem = (await answer.json()).error.message || problem;
   } catch { /* it said no more */ }
@@ -29,7 +29,7 @@ async function ask(path, options = {}) {
 function askForKey(wasWrong) {
   const dialog = byId("ask-key");
   byId("key").value = "";
-  dialog.querySelector("p").textContent = wasWrong ? "That key is not taken. " : "This server asks for its API key.";
+  dialog.querySelector("p").textContent = wasWrong ? "That key was rejected. " : "This server requires an API key.";
   if (!dialog.open) dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => {
     sessionStorage.setItem(kKey, byId("key").value.trim());
@@ -151,11 +151,11 @@ function userMessage(message, index) {
   const pictures = (message.pictures || []).map((url) => {
     const picture = element("img");
     picture.src = url;
-    picture.alt = "a picture of this message";
+    picture.alt = "an image in this message";
     return picture;
   });
   if (pictures.length > 0) body.prepend(...pictures);
-  const edit = button("Edit", "Write this message anew; what follows it goes", () => {
+  const edit = button("Edit", "Edit this message; everything after it is removed", () => {
     if (running) return;
     byId("text").value = message.text;
     showAttached(message.pictures || []);
@@ -172,7 +172,7 @@ function answerMessage(message, index) {
   const body = element("div", "body");
   const note = element("span", "quiet");
   const tools = element("div", "tools", copyButton(() => message.text),
-    button("Regenerate", "Answer again; what follows it goes", () => {
+    button("Regenerate", "Regenerate this answer; everything after it is removed", () => {
       if (running) return;
       conversation = conversation.slice(0, index);
       answer();
@@ -197,7 +197,7 @@ function showConversation() {
   target.replaceChildren(...conversation.map((message, i) =>
     message.role === "user" ? userMessage(message, i) : answerMessage(message, i)));
   if (conversation.length === 0)
-    target.append(element("p", "empty", "Ask something. What is written here stays in this tab."));
+    target.append(element("p", "empty", "Ask something. This conversation stays in this tab."));
   target.scrollTop = target.scrollHeight;
 }
 
@@ -213,7 +213,7 @@ function noteOf(timings, bytes, end) {
   if (bytes) parts.push(bytes);
   if (timings && timings.prompt_n > 15 && timings.prompt_per_second > 0)
     parts.push(`prompt ${timings.prompt_n} at ${timings.prompt_per_second.toFixed(0)} tok/s`);
-  if (end === "length") parts.push("cut at the longest answer");
+  if (end === "length") parts.push("cut off at the maximum length");
   if (end === "stopped") parts.push("stopped");
   return parts.join(" · ");
 }
@@ -299,8 +299,8 @@ function showAttached(urls) {
   byId("pictures").replaceChildren(...urls.map((url) => {
     const picture = element("img");
     picture.src = url;
-    picture.alt = "a picture to send";
-    const one = button("", "Take it away", () => one.remove());
+    picture.alt = "an image to send";
+    const one = button("", "Remove", () => one.remove());
     one.append(picture);
     return one;
   }));
@@ -320,11 +320,11 @@ async function pictureOf(file) {
 async function attach(files) {
   const pictures = [...files].filter((file) => file.type.startsWith("image/"));
   if (pictures.length === 0) return;
-  if (!takesPictures()) return showProblem("This model takes no pictures.");
+  if (!takesPictures()) return showProblem("This model does not accept images.");
   try {
     showAttached([...attached(), ...await Promise.all(pictures.map(pictureOf))]);
   } catch {
-    showProblem("The browser cannot read this picture.");
+    showProblem("The browser cannot read this image.");
   }
 }
 

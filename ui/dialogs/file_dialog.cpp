@@ -62,7 +62,7 @@ bool is_shown_name(const std::string& name) {
 std::string describe(const core::ModelRow& row) {
   std::string text = core::human_bytes(static_cast<double>(row.bytes));
   if (!row.architecture.empty()) text = fmt::format("{} {} · {}", row.architecture, row.type, text);
-  if (!row.problem.empty()) return text + (row.trained_context > 0 ? " · too large" : " · cannot be run");
+  if (!row.problem.empty()) return text + (row.trained_context > 0 ? " · too large" : " · not supported");
   if (row.context > 0) text += fmt::format(" · up to {} tokens", row.context);
   if (row.tokens_per_s > 0) text += fmt::format(", {:.0f} tok/s", row.tokens_per_s);
   return text;
@@ -209,7 +209,7 @@ bool FileDialog::accept() {
   const bool folder = fs::is_directory(path, ignored);
   if (folder && (what_ == For::any || what_ == For::picture || what_ == For::save || !is_checkpoint(path))) {
     if (what_ == For::picture)
-      problem_ = fmt::format("{}: a folder; choose a picture in it", path);
+      problem_ = fmt::format("{}: a folder; choose an image or audio file in it", path);
     else if (what_ != For::save)
       problem_ = fmt::format("{}: a folder without a checkpoint; choose a file in it", path);
     if (path != folder_) go_to(path);
@@ -220,7 +220,7 @@ bool FileDialog::accept() {
     return false;
   }
   if (what_ != For::save && !fs::exists(path, ignored)) {
-    problem_ = fmt::format("{}: there is no such file", path);
+    problem_ = fmt::format("{}: no such file", path);
     return false;
   }
   taken_(path);
@@ -239,7 +239,7 @@ void FileDialog::draw_entries(float entries_width) {
   ImGui::BeginChild("entries", {entries_width, -px(46)});
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(4), px(2)));
   const auto section = [](const Entry& entry) {
-    return entry.recent ? "Opened before" : entry.known ? "On this machine" : "In this folder";
+    return entry.recent ? "Recent files" : entry.known ? "On this machine" : "In this folder";
   };
   const char* last_section = "";
   for (int i = 0; i < static_cast<int>(shown_.size()); ++i) {
@@ -282,12 +282,12 @@ void FileDialog::draw_entries(float entries_width) {
     if (static_cast<int>(shown_.size()) <= i) break; // accept() changed the list
   }
   if (shown_.empty())
-    dim_text(what_ == For::open && is_address(text_)
-                 ? "Enter downloads it: of a repository Q4_K_M or the type nearest to "
-                   "it, or the one that is named: hf:OWNER/REPO:Q8_0"
-             : what_ == For::checkpoint ? "No folders here."
-             : what_ == For::save       ? ""
-                                        : "Nothing here that fits.");
+    dim_text(
+        what_ == For::open && is_address(text_)
+            ? "Enter downloads it; from a repository Q4_K_M, the closest type, or the one named: hf:OWNER/REPO:Q8_0"
+        : what_ == For::checkpoint ? "No folders here."
+        : what_ == For::save       ? ""
+                                   : "No matching files here.");
   scroll_ = false;
   ImGui::PopStyleVar();
   ImGui::EndChild();
@@ -362,13 +362,13 @@ void FileDialog::draw(const core::Snapshot& now) {
     if (!problem_.empty()) {
       wrapped_text(problem_, theme().red, fonts().small, ImGui::GetWindowWidth() - px(270));
     } else {
-      dim_text(what_ == For::open ? "Tab completes · arrows choose · Enter takes · hf:OWNER/REPO downloads"
-                                  : "Tab completes · arrows choose · Enter takes");
+      dim_text(what_ == For::open ? "Tab completes · arrows select · Enter opens · hf:OWNER/REPO downloads"
+                                  : "Tab completes · arrows select · Enter opens");
     }
     ImGui::SetCursorPos({ImGui::GetWindowWidth() - px(20) - px(202), y});
     const bool cancel = plain_button("Cancel", {px(96), 0});
     ImGui::SameLine();
-    const bool take = accent_button(what_ == For::save                        ? "Write here"
+    const bool take = accent_button(what_ == For::save                        ? "Save here"
                                     : what_ == For::open && is_address(text_) ? "Download"
                                     : what_ == For::picture                   ? "Add"
                                                                               : "Open",

@@ -63,7 +63,7 @@ void LinkQuestion::draw() {
     }
     ImGui::EndDisabled();
     ImGui::SameLine(0, px(10));
-    if (plain_button("Copy it", {px(100), px(34)})) {
+    if (plain_button("Copy", {px(100), px(34)})) {
       ImGui::SetClipboardText(address_.c_str());
       closes = true;
     }

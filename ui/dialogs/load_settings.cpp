@@ -106,63 +106,64 @@ bool LoadSettings::draw_fields(const core::Snapshot& now) {
   int chosen = 0;
   for (size_t i = 0; i < sizes.size(); ++i)
     if (options_.context >= sizes[i]) chosen = static_cast<int>(i);
-  field("Context", "tokens that a conversation may have; usual: as the model has it, 8192 at most",
-        options_.context < 0 ? "usual" : std::to_string(options_.context));
+  field("Context", "maximum tokens in a conversation; default: what the model was trained for, at most 8192",
+        options_.context < 0 ? "default" : std::to_string(options_.context));
   if (ImGui::SliderInt("##context", &chosen, 0, static_cast<int>(sizes.size()) - 1, "")) {
     options_.context = sizes[static_cast<size_t>(chosen)];
     changed = true;
   }
   record_widget_position("context");
-  field("Keys", "how the KV cache keeps keys: q8_0 takes about half of f16");
+  field("Keys", "type of the keys in the KV cache: q8_0 takes about half the memory of f16");
   changed |= choice("##keys", options_.k_type, {"f16", "q8_0", "f32"});
   record_widget_position("keys");
-  field("Values", "how the KV cache keeps values");
+  field("Values", "type of the values in the KV cache");
   changed |= choice("##values", options_.v_type, {"f16", "q8_0", "f32"});
   if (!now.gpus.empty()) {
-    field("Runs on", "auto: a GPU that has room, else the CPU");
+    field("Runs on", "auto: a GPU with enough memory, otherwise the CPU");
     changed |= choice("##device", options_.device, {"auto", "cuda", "cpu"});
     const int layers = now.fit ? static_cast<int>(now.fit->layers) : 0;
     int on_gpu = static_cast<int>(std::min<int64_t>(options_.gpu_layers, layers));
-    field("GPU layers", "the last so many layers on the GPU, the rest on the CPU",
-          on_gpu < 0 ? "as fits" : std::to_string(on_gpu));
+    field("GPU layers", "number of layers on the GPU, counted from the last; the rest run on the CPU",
+          on_gpu < 0 ? "automatic" : std::to_string(on_gpu));
     if (ImGui::SliderInt("##layers", &on_gpu, -1, std::max(layers, 0), "")) {
       options_.gpu_layers = on_gpu;
       changed = true;
     }
   }
   if (now.gpus.size() > 1) {
-    field("GPUs", "their numbers, such as 0,1; empty: as few of them as hold the model");
+    field("GPUs", "GPU numbers, such as 0,1; empty: as few as hold the model");
     if (ImGui::InputText("##gpus", &gpus_)) {
       options_.ranks.gpus = gpus_;
       changed = true;
     }
   }
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  field("Threads", "of the CPU", options_.threads == 0 ? "all" : std::to_string(options_.threads));
+  field("Threads", "CPU threads", options_.threads == 0 ? "all" : std::to_string(options_.threads));
   changed |= ImGui::SliderInt("##threads", &options_.threads, 0, cores, "");
   if (options_.draft_model.empty()) {
-    field("Guesses", "who guesses tokens ahead: the model's own draft heads (mtp), or the text so far (ngram)");
+    field("Speculation",
+          "how tokens are drafted: by the model's own draft heads (mtp), or from the text so far (ngram)");
     changed |= choice("##speculation", options_.speculation, {"auto", "off", "mtp", "ngram"});
   }
   return changed;
 }
 
 void LoadSettings::draw_fit(const core::Snapshot& now, const std::string& path) const {
-  if (path.empty()) return wrapped_text("Choose a model to see how it fits.", theme().dim, fonts().small);
-  if (!now.fit || now.fit->path != path) return dim_text("looking into it…");
+  if (path.empty()) return wrapped_text("Choose a model to see whether it fits.", theme().dim, fonts().small);
+  if (!now.fit || now.fit->path != path) return dim_text("checking…");
   const core::FitFacts& fit = *now.fit;
   if (fit.problem.empty())
     text("It fits", theme().green, fonts().bold);
   else
     wrapped_text(fit.cpu || fit.gpu ? "It does not fit: " + fit.problem : fit.problem, theme().amber, fonts().small);
-  if (fit.gpu) memory_row(fit.gpu_layers < fit.layers ? "GPU, a part" : "GPU", *fit.gpu);
-  if (fit.cpu) memory_row(fit.gpu ? "CPU, the rest" : "CPU", *fit.cpu);
+  if (fit.gpu) memory_row(fit.gpu_layers < fit.layers ? "GPU (part)" : "GPU", *fit.gpu);
+  if (fit.cpu) memory_row(fit.gpu ? "CPU (rest)" : "CPU", *fit.cpu);
   if (fit.context > 0)
-    wrapped_text(fmt::format("{} tokens of context; {} have room", fit.context, fit.largest_context), theme().dim,
+    wrapped_text(fmt::format("context of {} tokens; at most {} fit", fit.context, fit.largest_context), theme().dim,
                  fonts().small);
   if (fit.tokens_per_s > 0)
     wrapped_text(
-        fmt::format("at most {:.1f} tok/s, {:.1f} with the context full", fit.tokens_per_s, fit.full_tokens_per_s),
+        fmt::format("at most {:.1f} tok/s, {:.1f} with a full context", fit.tokens_per_s, fit.full_tokens_per_s),
         theme().dim, fonts().small);
 }
 

@@ -27,7 +27,7 @@ void ToolQuestionDialog::draw(const core::Snapshot& now, const std::function<voi
                                  ImGuiWindowFlags_AlwaysAutoResize)) {
     if (now.tool_question) {
       const core::ToolQuestion& asked = *now.tool_question;
-      title(fmt::format("May the model call {}?", asked.tool));
+      title(fmt::format("Allow the model to call {}?", asked.tool));
       dim_text(fmt::format("a tool of the MCP server {}, with", asked.server));
       ImGui::Dummy({0, px(2)});
       wrapped_text(core::printable(asked.arguments, kLongestArguments), theme().text, fonts().mono);
@@ -36,7 +36,7 @@ void ToolQuestionDialog::draw(const core::Snapshot& now, const std::function<voi
       if (accent_button("Allow", {px(100), px(34)})) decision = ToolPermission::yes;
       ImGui::SameLine(0, px(10));
       if (plain_button("Always allow", {px(120), px(34)})) decision = ToolPermission::always;
-      tooltip("this tool is called without a question until the window is closed");
+      tooltip("allow this tool without asking until the window is closed");
       ImGui::SameLine(0, px(10));
       const bool escape = ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape), false);
       if (plain_button("Decline", {px(100), px(34)}) || escape) decision = ToolPermission::no;

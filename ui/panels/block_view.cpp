@@ -101,7 +101,7 @@ void BlockView::draw(const core::BlockStudy& block, ImVec2 size) {
   const float bits_height = grids * 0.62f, weights_height = grids - bits_height;
   const int by_bit = draw_bits(block, at, {size.x, bits_height});
   at.y += bits_height + px(4);
-  text_at(at, "Decoded weights: blue below zero, red above", t.dim, fonts().small);
+  text_at(at, "Decoded weights: blue is negative, red positive", t.dim, fonts().small);
   at.y += labels - px(4);
   const int by_weight = draw_weights(block, at, {size.x, weights_height});
   if (by_bit >= 0 || by_weight >= 0) weight_ = std::max(by_bit, by_weight);
@@ -116,7 +116,7 @@ void BlockView::draw(const core::BlockStudy& block, ImVec2 size) {
       fmt::format("weight {:>3}   bits {} = {:<3}  →  {:<10}", weight_, bits, weight.code, number_text(weight.decoded)),
       t.text, fonts().mono);
   text_at({at.x, at.y + px(19)},
-          block.stored ? "pointing at a bit or a weight shows what belongs together"
+          block.stored ? "point at a bit or a weight to highlight related ones"
                        : fmt::format("stored {}   error {}", number_text(weight.original),
                                      number_text(static_cast<double>(weight.decoded) - weight.original)),
           t.dim, fonts().mono);

@@ -244,7 +244,7 @@ void FormatView::draw_errors(const core::TensorStudy& study, const Format& f) {
               ImGui::GetContentRegionAvail().x, fonts().small));
   constexpr std::string_view kWhole[] = {"F64", "F32", "F16", "BF16"};
   if (std::ranges::find(kWhole, study.type) == std::end(kWhole))
-    wrapped_text(fmt::format("errors are against a tensor that was quantized already ({})", study.type), t.amber,
+    wrapped_text(fmt::format("errors are relative to an already quantized tensor ({})", study.type), t.amber,
                  fonts().small);
   const ImVec2 size = ImGui::GetContentRegionAvail(), at = ImGui::GetCursorScreenPos();
   const float height = size.y - px(36);
@@ -260,8 +260,8 @@ void FormatView::draw_errors(const core::TensorStudy& study, const Format& f) {
   text_at({at.x + size.x / 2, at.y + height + px(4)}, "0", t.dim, fonts().small, 0.5f);
   text_at({at.x + size.x, at.y + height + px(4)}, number_text(f.max_error), t.dim, fonts().small, 1);
   text_at({at.x, at.y + size.y - px(14)},
-          fitting({"packed less stored weight · lines: ± RMSE · √ heights",
-                   "packed less stored · lines: ± RMSE · √ heights", "packed less stored · lines: ± RMSE"},
+          fitting({"packed minus stored weight · lines: ± RMSE · √ heights",
+                   "packed minus stored · lines: ± RMSE · √ heights", "packed minus stored · lines: ± RMSE"},
                   size.x, fonts().small),
           t.dim, fonts().small);
   ImGui::Dummy(size);
@@ -300,7 +300,7 @@ void FormatView::draw_mix(const View& view, const core::TensorStudy& study, cons
   const Theme& t = theme();
   const core::ModelFacts& model = *view.now.model;
   const std::string role = role_of(study.tensor);
-  dim_text("The whole model like this");
+  dim_text("Apply to the whole model");
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(8), px(6)));
   ImGui::PushFont(fonts().small);
   if (format && format->writable) {
@@ -309,7 +309,7 @@ void FormatView::draw_mix(const View& view, const core::TensorStudy& study, cons
       ImGui::SameLine();
     if (ImGui::Button(fmt::format("{} for {}", format->name, role).c_str())) use(role, format->name);
   } else {
-    dim_text(format ? fmt::format("{} has no GGUF type to be written in.", format->name) : "Choose a format above.");
+    dim_text(format ? fmt::format("{} cannot be written to GGUF files.", format->name) : "Choose a format above.");
   }
   ImGui::PopFont();
   ImGui::BeginChild("choices", {0, -px(104)});
@@ -323,7 +323,7 @@ void FormatView::draw_mix(const View& view, const core::TensorStudy& study, cons
     ImGui::PopID();
   }
   if (mix_.empty()) {
-    wrapped_text("Nothing chosen: every tensor stays as it is.", theme().dim, fonts().small);
+    wrapped_text("Nothing chosen: all tensors stay unchanged.", theme().dim, fonts().small);
   }
   ImGui::EndChild();
 
@@ -341,7 +341,7 @@ void FormatView::draw_mix(const View& view, const core::TensorStudy& study, cons
   if (!mix_.empty() && all)
     dim_text(fmt::format("about {} instead of {}{}", core::human_bytes(bytes),
                          core::human_bytes(static_cast<double>(model.bytes)),
-                         packed ? "; packed weights lose twice" : ""));
+                         packed ? "; already quantized weights lose more" : ""));
   else
     dim_text(" ");
   if (!written_ && !mix_.empty()) {
@@ -350,8 +350,8 @@ void FormatView::draw_mix(const View& view, const core::TensorStudy& study, cons
               (mix_.size() == 1 ? mix_.back().format : "mix") + ".gguf";
   }
   ImGui::SetNextItemWidth(-1);
-  if (ImGui::InputTextWithHint("##output", "the file to write", &output_)) written_ = true;
-  tooltip("the file to write");
+  if (ImGui::InputTextWithHint("##output", "output file", &output_)) written_ = true;
+  tooltip("output file");
   // Every matrix needs a choice.
   const bool complete = !mix_.empty() && mix_.back().role.empty();
   const char* name = "Requantize the model";

@@ -51,7 +51,7 @@ void draw_axes(const Frame& frame) {
   const auto note = [&](int line, const char* what, ImU32 color) {
     text_at({frame.to.x, frame.to.y + static_cast<float>(line) * px(16)}, what, color, fonts().small, 1);
   };
-  note(0, "divergence from the model as it is, nats per token", t.dim);
+  note(0, "divergence from the original model, nats per token", t.dim);
   note(1, "recipes", t.amber);
   note(2, "mixes of types for this model", t.accent);
 }
@@ -95,9 +95,9 @@ const FrontierPoint* draw_frontier(const std::vector<FrontierPoint>& points, flo
   }
   if (!nearest) return nullptr;
   show_tooltip(fmt::format("{}\n{} · {:.2f} bits per weight\n{} nats per token{}\nclick to write it",
-                           nearest->recipe.empty() ? "a mix of types" : nearest->recipe,
+                           nearest->recipe.empty() ? "mixed types" : nearest->recipe,
                            core::human_bytes(static_cast<double>(nearest->bytes)), nearest->bits_per_weight,
-                           number_text(nearest->divergence), nearest->best ? ", best at its size" : ""));
+                           number_text(nearest->divergence), nearest->best ? ", best for its size" : ""));
   return clicked ? nearest : nullptr;
 }
 

@@ -87,16 +87,16 @@ void draw_dial(const core::Speed& speed, ImVec2 size) {
   const float below = at.y + size.y - px(42);
   if (value > 0 && known)
     text_at({center.x, below},
-            fmt::format("{:.0f} % of the roof{}", 100 * value / roof, value > roof ? ": out of the caches" : ""),
-            t.text, fonts().bold, 0.5f);
+            fmt::format("{:.0f} % of the roof{}", 100 * value / roof, value > roof ? ": from caches" : ""), t.text,
+            fonts().bold, 0.5f);
   else if (value <= 0)
     text_at({center.x, below}, "ask something in the chat", t.dim, fonts().body, 0.5f);
-  text_at({center.x, below + px(22)},
-          known
-              ? fmt::format("measured: {}/s of memory reads", core::human_bytes(speed.roof_bytes_per_s))
-              : fitting({"memory reads are measured once, when the machine is idle", "the roof is measured when idle"},
-                        size.x, fonts().small),
-          t.dim, fonts().small, 0.5f);
+  text_at(
+      {center.x, below + px(22)},
+      known ? fmt::format("measured: {}/s of memory reads", core::human_bytes(speed.roof_bytes_per_s))
+            : fitting({"memory bandwidth is measured once, when the machine is idle", "the roof is measured when idle"},
+                      size.x, fonts().small),
+      t.dim, fonts().small, 0.5f);
   ImGui::Dummy(size);
 }
 
@@ -117,7 +117,7 @@ void draw_history(const std::vector<core::Speed::Sample>& history, ImVec2 size) 
               fonts().small, 1);
   }
   if (history.size() < 2) {
-    text_at({at.x + left + area.x / 2, at.y + area.y * 0.5f - px(24)}, "tok/s over the time of coming answers", t.dim,
+    text_at({at.x + left + area.x / 2, at.y + area.y * 0.5f - px(24)}, "tok/s of coming answers over time", t.dim,
             fonts().small, 0.5f);
     ImGui::Dummy(size);
     return;
@@ -138,7 +138,7 @@ void draw_history(const std::vector<core::Speed::Sample>& history, ImVec2 size) 
     draw->AddLine(line[i - 1], line[i], t.accent, px(2)); // mitred joints fail at spikes
   draw->AddCircleFilled(line.back(), px(4), t.accent);
   text_at({at.x + left, at.y + area.y + px(6)}, fmt::format("{:.1f} s", begin), t.dim, fonts().small);
-  text_at({at.x + size.x, at.y + area.y + px(6)}, fmt::format("{:.1f} s of writing", history.back().seconds), t.dim,
+  text_at({at.x + size.x, at.y + area.y + px(6)}, fmt::format("{:.1f} s of generation", history.back().seconds), t.dim,
           fonts().small, 1);
   ImGui::Dummy(size);
 }
@@ -246,10 +246,10 @@ class GaugesPanel : public Panel {
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, px(6)));
     begin_card("prompt", {third, height}, "Prompt");
     big_number(rate_text(now.speed.prompt_tokens_per_s), "tok/s");
-    dim_text(fmt::format("{} tokens read · {} written", now.speed.prompt_tokens, now.speed.answer_tokens));
+    dim_text(fmt::format("{} prompt tokens · {} generated", now.speed.prompt_tokens, now.speed.answer_tokens));
     if (const core::PicturesRead& read = now.speed.pictures; read.pictures > 0)
-      dim_text(fmt::format("{} picture{}, {} tokens, encoded in {:.{}f} s", read.pictures,
-                           read.pictures == 1 ? "" : "s", read.tokens, read.seconds, read.seconds < 10 ? 2 : 0));
+      dim_text(fmt::format("{} image{}, {} tokens, encoded in {:.{}f} s", read.pictures, read.pictures == 1 ? "" : "s",
+                           read.tokens, read.seconds, read.seconds < 10 ? 2 : 0));
     end_card();
     ImGui::SameLine(0, gap);
     begin_card("kv", {third, height}, "KV cache");
@@ -318,12 +318,12 @@ class GaugesPanel : public Panel {
         total += share.weight_bytes + share.activation_bytes + share.kv_bytes;
       }
       parts.push_back({"KV cache", kv});
-      heading = fmt::format("Bytes that the next token moves: {}", core::human_bytes(total));
+      heading = fmt::format("Bytes moved for the next token: {}", core::human_bytes(total));
     } else if (now.measured) {
       for (const auto& op : now.measured->ops) parts.push_back({op.name, op.seconds});
-      heading = fmt::format("Time of a step at {} tokens, op by op: {} undivided", now.measured->past,
+      heading = fmt::format("Time of a step at {} tokens, op by op: {} in total", now.measured->past,
                             seconds_text(now.measured->seconds));
-      if (parts.empty()) heading = "This engine cannot tell where the time of a step goes";
+      if (parts.empty()) heading = "This engine does not support profiles";
     } else {
       heading = "Time of a step, op by op: not measured yet";
     }
@@ -340,9 +340,9 @@ class GaugesPanel : public Panel {
     if (choice("bytes", bytes_)) bytes_ = true;
     ImGui::SetCursorPosY(y + px(28));
     if (parts.empty() && !now.measured)
-      return wrapped_text("What each op of a step takes is shown here: after an answer where measuring is quick, else "
-                          "when “measure” is pressed.",
-                          theme().dim, fonts().small);
+      return wrapped_text(
+          "The time of each op appears here after an answer if measuring is quick, otherwise when you press “measure”.",
+          theme().dim, fonts().small);
     if (bytes_)
       stacked_bar(std::move(parts), core::human_bytes);
     else

@@ -29,12 +29,12 @@ ImU32 state_color(JobState state) {
 
 std::string line_of(const Job& job) {
   switch (job.state) {
-  case JobState::waiting: return "waiting for the job before it";
+  case JobState::waiting: return "waiting for the previous job";
   case JobState::running: return job.activity;
   case JobState::done: return job.result;
   case JobState::failed: return job.error;
   case JobState::cancelled:
-    return core::kind_of(job.request) == core::JobKind::pull ? "cancelled; Run again goes on where it stopped"
+    return core::kind_of(job.request) == core::JobKind::pull ? "cancelled; Run again resumes it"
                                                              : "cancelled; nothing was written";
   }
   return "";
@@ -61,7 +61,7 @@ class JobsPanel : public Panel {
     end_card();
     ImGui::SameLine();
     ImGui::BeginGroup();
-    begin_card("list", {area.x - form - gap, list}, "Jobs, one at a time");
+    begin_card("list", {area.x - form - gap, list}, "Jobs (one at a time)");
     draw_list(*now.jobs);
     end_card();
     begin_card("job", {area.x - form - gap, area.y - list - gap});
@@ -82,7 +82,7 @@ class JobsPanel : public Panel {
  private:
   void draw_list(const std::vector<Job>& jobs) {
     if (jobs.empty()) {
-      wrapped_text("Nothing yet. What is started on the left appears here and goes on while you chat.", theme().dim,
+      wrapped_text("Nothing yet. Jobs started on the left appear here and run while you chat.", theme().dim,
                    fonts().small);
       return;
     }
@@ -132,8 +132,7 @@ class JobsPanel : public Panel {
     const auto& jobs = *view.now.jobs;
     const auto found = std::ranges::find(jobs, selected_, &Job::id);
     if (found == jobs.end()) {
-      wrapped_text("Tables of what was measured, and files that were written, are shown here.", theme().dim,
-                   fonts().small);
+      wrapped_text("Results and output files appear here.", theme().dim, fonts().small);
       return;
     }
     const Job& job = *found;
@@ -172,7 +171,7 @@ class JobsPanel : public Panel {
       return;
     }
     if (!job.opens.empty()) {
-      if (button("Open it")) view.send(intent::OpenModel{job.opens});
+      if (button("Open")) view.send(intent::OpenModel{job.opens});
       if (button("Copy path")) ImGui::SetClipboardText(job.opens.c_str());
     }
     if (!job.tables.empty() && button("Copy tables")) {

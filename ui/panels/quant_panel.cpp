@@ -70,7 +70,7 @@ class QuantPanel : public Panel {
     const core::SliceStudy* slice =
         view.now.slice && view.now.slice->tensor == tensor_ ? view.now.slice.get() : nullptr;
     begin_card("histogram", {area.x - map - gap, upper});
-    study ? draw_histogram(*study, block) : dim_text("looking at the weights…");
+    study ? draw_histogram(*study, block) : dim_text("examining the weights…");
     end_card();
     ImGui::SameLine();
     begin_card("slice", {map, upper});
@@ -193,7 +193,7 @@ class QuantPanel : public Panel {
 
   void draw_block(const View& view, const core::BlockStudy* block) {
     if (!block) {
-      wrapped_text("Rows of this tensor are no whole blocks of the format: choose another.", theme().dim,
+      wrapped_text("The rows of this tensor cannot be divided into blocks of this format: choose another.", theme().dim,
                    fonts().small);
       return;
     }

@@ -82,14 +82,14 @@ class RooflinePanel : public Panel {
     const ImVec2 at = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
     const ImVec2 center{at.x + size.x / 2, at.y + size.y / 2};
     if (view.now.state != core::EngineState::idle || !asked_.roofs) {
-      text_at({center.x, center.y - px(24)}, "One moment", theme().text, fonts().title, 0.5f);
+      text_at({center.x, center.y - px(24)}, "One moment…", theme().text, fonts().title, 0.5f);
       text_at({center.x, center.y + px(6)},
-              view.now.state == core::EngineState::measuring ? view.now.activity + " (some seconds)"
-                                                             : "waiting for the answer to be written",
+              view.now.state == core::EngineState::measuring ? view.now.activity + " (takes some seconds)"
+                                                             : "waiting for the answer to finish",
               theme().dim, fonts().body, 0.5f);
       return;
     }
-    text_at({center.x, center.y - px(24)}, "The roofs of this machine are not measured", theme().dim, fonts().body,
+    text_at({center.x, center.y - px(24)}, "This machine's roofs are not measured yet", theme().dim, fonts().body,
             0.5f);
     ImGui::SetCursorPos({size.x / 2 - px(60), size.y / 2 + px(8)});
     if (accent_button("Measure", {px(120), px(36)})) view.send(intent::MeasureRoofs{});
@@ -109,7 +109,7 @@ class RooflinePanel : public Panel {
     row("Tokens in the context", fmt::format("{}", past_));
     if (ImGui::SliderInt("##past", &past_, 0, longest, "", ImGuiSliderFlags_Logarithmic)) follow_ = false;
     past_ = std::clamp(past_, 0, longest);
-    row("Streams decoded together", fmt::format("{}", streams_));
+    row("Sequences decoded together", fmt::format("{}", streams_));
     ImGui::SliderInt("##streams", &streams_, 1, kMaxStreams, "", ImGuiSliderFlags_Logarithmic);
     streams_ = std::clamp(streams_, 1, kMaxStreams);
     row("Weights", "");
@@ -126,18 +126,19 @@ class RooflinePanel : public Panel {
       const Op sum = sum_of(*now.predicted);
       const auto streams = static_cast<double>(now.predicted->streams);
       text(fmt::format("at most {:.0f} tok/s", streams / sum.floor_seconds), theme().text, fonts().bold);
-      dim_text(fmt::format("predicted: {} a step, {}", seconds_text(sum.floor_seconds), core::human_bytes(sum.bytes)));
+      dim_text(
+          fmt::format("predicted: {} per step, {}", seconds_text(sum.floor_seconds), core::human_bytes(sum.bytes)));
     }
     if (now.measured) {
       const Op sum = sum_of(*now.measured);
-      dim_text(fmt::format("measured at {}: {} a step", now.measured->past, seconds_text(sum.seconds)));
+      dim_text(fmt::format("measured at {}: {} per step", now.measured->past, seconds_text(sum.seconds)));
     }
     ImGui::SetCursorPosY(ImGui::GetWindowHeight() - px(14) - ImGui::GetFrameHeight());
     ImGui::BeginDisabled(now.state != core::EngineState::idle);
     if (ImGui::Button(fmt::format("Measure at {} tokens##measure", past_).c_str(), {-1, 0}))
       view.send(intent::MeasureStep{past_});
     ImGui::EndDisabled();
-    tooltip("Runs a step of one stream, weights as they are stored, again and again, each op timed for itself.");
+    tooltip("Repeats a step of one sequence with the stored weights and times each op.");
     ImGui::PopStyleVar();
     ImGui::PopFont();
   }
@@ -146,10 +147,10 @@ class RooflinePanel : public Panel {
   void draw_list(const core::Snapshot& now) {
     const bool fits = now.measured && format_.empty() && streams_ == 1 && now.measured->past == past_;
     const StepRoofline* shown = fits ? now.measured.get() : now.predicted.get();
-    dim_text(fits ? "Measured; above 100 % of the roof: caches" : "Predicted time and what bounds it");
+    dim_text(fits ? "Measured; above 100 % of the roof: caches" : "Predicted time and its limiting factor");
     listed_.clear();
     if (!shown)
-      return wrapped_text("Once the roofs are measured: how long each op of a step takes at least, and what bounds it.",
+      return wrapped_text("After the roofs are measured: the minimum time of each op of a step, and what limits it.",
                           theme().dim, fonts().small);
     std::vector<const Op*> order;
     for (const Op& op : shown->ops) order.push_back(&op);

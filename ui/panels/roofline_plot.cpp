@@ -62,7 +62,7 @@ std::string description_of(const Op& op) {
                         rate_text(op.bytes / op.seconds, "B/s"), rate_text(op.flops / op.seconds, "FLOP/s"));
   if (op.floor_seconds > 0)
     text +=
-        fmt::format("the roofs allow: {} · {} · {}\n", seconds_text(op.floor_seconds / each),
+        fmt::format("minimum by roof: {} · {} · {}\n", seconds_text(op.floor_seconds / each),
                     rate_text(op.bytes / op.floor_seconds, "B/s"), rate_text(op.flops / op.floor_seconds, "FLOP/s"));
   if (op.seconds > 0 && op.floor_seconds > 0)
     text += fmt::format("{:.0f} % of the roof\n", 100 * op.floor_seconds / op.seconds);

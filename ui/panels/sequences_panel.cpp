@@ -60,14 +60,14 @@ class SequencesPanel : public Panel {
     const Sequences& shown = serves && of_server_ ? view.now.serving->sequences : *view.now.sequences;
     const float gap = px(12);
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, gap));
-    if (serves) segments("whose", {"of the chat", "of the server"}, of_server_);
+    if (serves) segments("chat", {"server", "of the server"}, of_server_);
     const ImVec2 area = ImGui::GetContentRegionAvail();
     const float top = std::clamp(area.y * 0.42f, px(150), px(300)), side = std::clamp(area.x * 0.3f, px(240), px(340));
     begin_card("rows", {area.x - side - gap, top}, "Sequences");
     draw_rows(shown);
     end_card();
     ImGui::SameLine();
-    begin_card("streams", {side, top}, shown.streams.size() == 1 ? "Cache" : "Streams' caches", true);
+    begin_card("streams", {side, top}, shown.streams.size() == 1 ? "Stream caches" : "Streams' caches", true);
     draw_streams(shown);
     end_card();
     begin_card("tree", {area.x, area.y - top - gap}, "Prefix tree");
@@ -86,12 +86,11 @@ class SequencesPanel : public Panel {
   static void draw_rows(const Sequences& shown) {
     const Theme& t = theme();
     if (shown.rows.empty()) {
-      wrapped_text("Nothing is generated now.", t.text, fonts().body);
-      wrapped_text(
-          "Each answer is a row here while it is written, of the chat and of the server's requests: the stream "
-          "that it runs in, how many tokens of its prompt were known already, how fast it goes, and what waits "
-          "behind it. Ask something in the chat, or switch the server on, to see some.",
-          t.dim, fonts().small);
+      wrapped_text("No sequences are running.", t.text, fonts().body);
+      wrapped_text("Each answer of the chat or the server appears as a row while it is generated, with its stream, its "
+                   "cached prompt tokens, its speed, and the requests queued behind it. Send a message in the chat, or "
+                   "start the server, to see some.",
+                   t.dim, fonts().small);
       return;
     }
     ImGui::PushFont(fonts().small);
@@ -128,7 +127,7 @@ class SequencesPanel : public Panel {
     const Theme& t = theme();
     switch (state) {
     case Sequences::State::waiting: return {"waiting", t.amber};
-    case Sequences::State::preempted: return {"set aside", t.amber};
+    case Sequences::State::preempted: return {"preempted", t.amber};
     case Sequences::State::reading: return {"reading", t.accent};
     case Sequences::State::writing: return {"writing", t.green};
     }
@@ -165,18 +164,18 @@ class SequencesPanel : public Panel {
   static void draw_tree(const Sequences& shown) {
     const Theme& t = theme();
     if (shown.prefix_budget == 0) {
-      wrapped_text("Nothing is kept beside the streams' caches: the window was started with --prefix-cache 0, or this "
-                   "engine cannot copy its caches.",
+      wrapped_text("The prefix cache is off: the window was started with --prefix-cache 0, or this engine cannot copy "
+                   "its caches.",
                    t.dim, fonts().small);
       return;
     }
     const auto rest = shown.prefix_nodes - std::ssize(shown.prefixes);
     dim_text(fmt::format("{} of {} in memory{}", core::human_bytes(static_cast<double>(shown.prefix_bytes)),
                          core::human_bytes(static_cast<double>(shown.prefix_budget)),
-                         rest > 0 ? fmt::format("; {} more parts are not listed", rest) : ""));
+                         rest > 0 ? fmt::format("; {} more parts not shown", rest) : ""));
     if (shown.prefixes.empty()) {
-      wrapped_text("What a stream loses to another text is kept here, and comes back with a text that begins like it. "
-                   "Begin a second conversation to see the first one here.",
+      wrapped_text("Evicted sequences are kept here and reused for texts with the same beginning. Start a second "
+                   "conversation to see the first one here.",
                    t.dim, fonts().small);
       return;
     }
@@ -193,7 +192,7 @@ class SequencesPanel : public Panel {
         number(fmt::format("{}", part.tokens), t.text);
         number(part.texts > 1 ? fmt::format("{}", part.texts) : "", t.green);
         number(core::human_bytes(static_cast<double>(part.bytes)), t.text);
-        number(part.held ? "is waited for" : ago(now - part.used), part.held ? t.amber : t.dim);
+        number(part.held ? "reserved" : ago(now - part.used), part.held ? t.amber : t.dim);
       }
       ImGui::EndTable();
     }

@@ -64,29 +64,28 @@ class ServerPanel : public Panel {
     const Theme& t = theme();
     const bool off = serving.state == Serving::State::off;
     ImGui::BeginDisabled(!off);
-    field_label("Listens to");
+    field_label("Listen on");
     segments("reach", {"this machine", "the network"}, reach_);
     field_label("Port");
     ImGui::SetNextItemWidth(-1);
     if (ImGui::InputInt("##port", &port_, 0)) port_ = std::clamp(port_, 0, 65535);
-    field_label("Requests at once");
+    field_label("Parallel requests");
     ImGui::SetNextItemWidth(-1);
     ImGui::SliderInt("##parallel", &parallel_, 1, kMaxSlots, "%d", ImGuiSliderFlags_AlwaysClamp);
-    field_label("Key that clients must send");
+    field_label("API key");
     ImGui::SetNextItemWidth(-1);
     ImGui::InputTextWithHint("##key", "none", &key_);
     ImGui::EndDisabled();
-    if (off && reach_ == 1 && key_.empty()) wrapped("Without a key anybody in the network may use it.", t.amber);
+    if (off && reach_ == 1 && key_.empty()) wrapped("Without a key, anyone on the network can use it.", t.amber);
     ImGui::Dummy({0, px(6)});
     draw_button(view, serving);
     if (!serving.problem.empty()) wrapped(serving.problem, t.red);
     if (off) {
       ImGui::Dummy({0, px(6)});
-      wrapped(
-          fmt::format("Serves {} to OpenAI's, Anthropic's and Ollama's clients. It runs beside the chat: the weights "
-                      "in main memory are shared, the caches are its own.",
-                      view.now.model->label),
-          t.dim);
+      wrapped(fmt::format("Serves {} to OpenAI, Anthropic and Ollama clients, alongside the chat: it shares the "
+                          "weights in main memory but has separate caches.",
+                          view.now.model->label),
+              t.dim);
     }
     if (serving.state == Serving::State::on) draw_address(serving);
   }
@@ -95,21 +94,21 @@ class ServerPanel : public Panel {
     const ImVec2 size{-1, px(34)};
     switch (serving.state) {
     case Serving::State::off:
-      if (accent_button("Switch on", size))
+      if (accent_button("Start", size))
         view.send(intent::StartServer{reach_ ? "0.0.0.0" : kHere, port_, parallel_, key_});
       break;
     case Serving::State::starting:
       ImGui::BeginDisabled();
-      ImGui::Button("Loading the model …", size);
+      ImGui::Button("Loading the model…", size);
       ImGui::EndDisabled();
       break;
     case Serving::State::on:
-      if (ImGui::Button("Switch off", size)) view.send(intent::StopServer{});
-      tooltip("Answers that are being written end");
+      if (ImGui::Button("Stop", size)) view.send(intent::StopServer{});
+      tooltip("Running answers are ended");
       break;
     case Serving::State::stopping:
       ImGui::BeginDisabled();
-      ImGui::Button("Switching off …", size);
+      ImGui::Button("Stopping…", size);
       ImGui::EndDisabled();
       break;
     }
@@ -118,14 +117,14 @@ class ServerPanel : public Panel {
   static void draw_address(const Serving& serving) {
     const Theme& t = theme();
     ImGui::Dummy({0, px(4)});
-    wrapped(fmt::format("{} is served at", serving.model), t.dim);
+    wrapped(fmt::format("{} is available at", serving.model), t.dim);
     text(serving.address, t.text, fonts().mono);
     const std::string base = serving.address + "/v1";
     if (ImGui::Button("Copy for OpenAI")) ImGui::SetClipboardText(base.c_str());
     tooltip(base);
     ImGui::SameLine();
     if (ImGui::Button("Copy address")) ImGui::SetClipboardText(serving.address.c_str());
-    tooltip("Anthropic's and Ollama's clients take the address as it is");
+    tooltip("for Anthropic and Ollama clients");
     ImGui::Dummy({0, px(2)});
     wrapped("on " + serving.engine, t.dim);
   }
@@ -133,8 +132,8 @@ class ServerPanel : public Panel {
   static void draw_slots(const Serving& serving) {
     const Theme& t = theme();
     if (serving.state == Serving::State::off || serving.state == Serving::State::starting)
-      return wrapped("Each request that runs is shown here with what it has in its context.", t.dim);
-    if (serving.embeds) return dim_text(fmt::format("{} texts embedded, one after the other", serving.requests));
+      return wrapped("Running requests and their context use appear here.", t.dim);
+    if (serving.embeds) return dim_text(fmt::format("{} texts embedded, one after another", serving.requests));
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(10), px(6)));
     const int columns = serving.slots.size() > 4 ? 2 : 1;
     const float width =
@@ -153,21 +152,21 @@ class ServerPanel : public Panel {
       ImGui::EndGroup();
     }
     ImGui::PopStyleVar();
-    if (serving.waiting > 0) text(fmt::format("{} more wait for a slot", serving.waiting), t.amber, fonts().small);
+    if (serving.waiting > 0) text(fmt::format("{} more waiting for a slot", serving.waiting), t.amber, fonts().small);
   }
 
   static void draw_memory(const Serving& serving) {
-    if (serving.context == 0) return wrapped("Off: it takes nothing.", theme().dim);
+    if (serving.context == 0) return wrapped("Not running: uses no memory.", theme().dim);
     line("Weights", core::human_bytes(serving.weight_bytes));
     if (!serving.embeds) line("KV caches", core::human_bytes(serving.cache_bytes));
     line("Scratch", core::human_bytes(serving.scratch_bytes));
-    line("Tokens read", fmt::format("{}", serving.prompt_tokens));
+    line("Prompt tokens", fmt::format("{}", serving.prompt_tokens));
     if (serving.embeds) return;
     const double share = serving.prompt_tokens > 0 ? 100.0 * static_cast<double>(serving.cached_tokens) /
                                                          static_cast<double>(serving.prompt_tokens)
                                                    : 0;
-    line("of them from the cache", fmt::format("{} ({:.0f} %)", serving.cached_tokens, share));
-    line("Tokens written", fmt::format("{}", serving.answer_tokens));
+    line("of them cached", fmt::format("{} ({:.0f} %)", serving.cached_tokens, share));
+    line("Generated tokens", fmt::format("{}", serving.answer_tokens));
   }
 
   void draw_example(const Serving& serving) {
@@ -175,12 +174,10 @@ class ServerPanel : public Panel {
     const std::string address = on ? serving.address : fmt::format("http://{}:{}", kHere, port_ > 0 ? port_ : 8080);
     const std::string key = key_.empty() ? "" : " \\\n  -H 'Authorization: Bearer KEY'";
     const std::string text = fmt::format(
-        "{} Requests that run, and the latest ones, appear here. In a terminal:\n\n"
-        "```bash\ncurl {}/v1/chat/completions{} \\\n"
-        "  -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}'\n```\n\n"
-        "Programs that speak OpenAI's API take `{}/v1` as their base URL; those for Anthropic's and Ollama's take "
-        "`{}`.",
-        on ? "No requests yet." : "Switch the server on to answer requests.", address, key, address, address);
+        "{} Running and recent requests appear here. In a terminal:\n\n```bash\ncurl {}/v1/chat/completions{} \\\n  -d "
+        "'{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}'\n```\n\nPrograms that speak OpenAI's API "
+        "take `{}/v1` as their base URL; those for Anthropic's and Ollama's take `{}`.",
+        on ? "No requests yet." : "Start the server to answer requests.", address, key, address, address);
     ImGui::BeginChild("example");
     example_.draw(text, ImGui::GetContentRegionAvail().x);
     ImGui::EndChild();

@@ -39,7 +39,7 @@ void HeatMap::hover(const core::SliceStudy& slice, int row, int col) const {
                                   number_text(slice.original[i]));
   if (!slice.bits.empty()) words += fmt::format("\nbits {}", slice.bits[i]);
   if (!slice.format.empty())
-    words += fmt::format("\n{} makes it {}\nerror {}", slice.format, number_text(slice.decoded[i]),
+    words += fmt::format("\n{} stores {}\nerror {}", slice.format, number_text(slice.decoded[i]),
                          number_text(static_cast<double>(slice.decoded[i]) - slice.original[i]));
   show_tooltip(words);
 }
@@ -69,7 +69,7 @@ bool HeatMap::draw(const core::SliceStudy& slice, int64_t tensor_rows, int64_t t
         value = std::clamp<int64_t>(number, 0, last);
         moved = true;
       }
-      tooltip(fmt::format("where the piece begins: drag, or Ctrl-click to type 0 to {}", last));
+      tooltip(fmt::format("start of the section: drag, or Ctrl-click to type 0 to {}", last));
     };
     if (tall) drag("##row", narrow ? "r %d" : "row %d", first_row_, tensor_rows - slice.rows);
     if (tall && wide) ImGui::SameLine(0, px(4));

@@ -83,7 +83,7 @@ class ChatPanel : public Panel {
     if (any) {
       ImGui::SetCursorPos({right - size_of("export", fonts().small).x - px(22), 0});
       if (quiet_button("export")) ask_for_export(view);
-      tooltip("write this conversation to a Markdown file");
+      tooltip("save this conversation as a Markdown file");
     }
     ImGui::SetCursorPos({right, 0});
     if (quiet_button(settings)) view.layout.settings = !view.layout.settings;
@@ -103,7 +103,7 @@ class ChatPanel : public Panel {
     for (char& c : name)
       if (std::string_view("/\\:*?\"<>|").find(c) != std::string_view::npos || static_cast<unsigned char>(c) < 0x20)
         c = '-';
-    export_.ask(FileDialog::For::save, "Write the conversation to", name + ".md",
+    export_.ask(FileDialog::For::save, "Save the conversation as", name + ".md",
                 [this](const std::string& path) { export_path_ = path; });
   }
 
@@ -156,11 +156,11 @@ class ChatPanel : public Panel {
     const float cost = ChatPictures::draw_cost(view, {corner.x + size.x - px(16), corner.y + size.y - px(22)});
     const float room = size.x - cost - px(270);
     const std::string keys =
-        editing_ >= 0
-            ? fitting(
-                  {edits_answer(view.now) ? "Enter replaces the answer" : "Enter asks anew; the earlier one stays", ""},
-                  room, fonts().small)
-            : fitting({"Enter sends · Shift Enter starts a line", "Enter sends", ""}, room, fonts().small);
+        editing_ >= 0 ? fitting({edits_answer(view.now) ? "Enter replaces the answer"
+                                                        : "Enter resends; the earlier version is kept",
+                                 ""},
+                                room, fonts().small)
+                      : fitting({"Enter sends · Shift Enter adds a line", "Enter sends", ""}, room, fonts().small);
     ImGui::SetCursorPos({px(16), size.y - px(22)});
     dim_text(keys);
     ImGui::SetCursorPos({px(keys.empty() ? 9 : 25) + size_of(keys, fonts().small).x, size.y - px(25)});
@@ -182,7 +182,7 @@ class ChatPanel : public Panel {
     });
     draft_.set_paste_other([&] {
       if (std::string file = clipboard_picture(); !file.empty())
-        view.send(intent::AddPicture{"pasted picture", std::make_shared<const std::string>(std::move(file))});
+        view.send(intent::AddPicture{"pasted image", std::make_shared<const std::string>(std::move(file))});
     });
     const bool entered = draft_.draw("draft", {size.x - button - px(48), size.y - px(42) - pictures}, fonts().body,
                                      TextEditor::Enter::sends, "Message");

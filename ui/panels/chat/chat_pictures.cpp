@@ -103,7 +103,7 @@ void ChatPictures::draw_unsent(const View& view, float width) {
     shortened_text_at({left, at.y + px(43)}, room, facts.tokens > 0 ? tokens_text(facts) : "counting…", theme().dim);
     ImGui::SetCursorPos({before.x + px(kUnsentWidth - 24), before.y + px(4)});
     if (quiet_button("×")) view.send(intent::RemovePicture{pictures[i]->key});
-    tooltip("leave it out");
+    tooltip("remove");
     ImGui::SetCursorPos(before);
     ImGui::Dummy({px(kUnsentWidth), px(kUnsentHeight)});
     ImGui::EndGroup();
@@ -166,10 +166,10 @@ float ChatPictures::draw_cost(const View& view, ImVec2 right) {
 }
 
 void ChatPictures::draw_button(const View& view) {
-  if (quiet_button("add a picture"))
-    dialog_.ask(FileDialog::For::picture, "Add a picture", "", [this](const std::string& path) { picked_ = path; });
-  tooltip(
-      "Or drop pictures and sounds on the window, or paste them. JPEG, PNG, WebP, GIF, BMP, PPM; WAV, FLAC, MP3, Ogg.");
+  if (quiet_button("add an image"))
+    dialog_.ask(FileDialog::For::picture, "Add an image", "", [this](const std::string& path) { picked_ = path; });
+  tooltip("Or drop images and audio files on the window, or paste them. JPEG, PNG, WebP, GIF, BMP, PPM; WAV, FLAC, "
+          "MP3, Ogg.");
   ImGui::SameLine();
   const std::string& problem = view.now.no_microphone;
   ImGui::BeginDisabled(!problem.empty());
@@ -179,7 +179,8 @@ void ChatPictures::draw_button(const View& view) {
   if (ImGui::IsItemDeactivated()) view.send(intent::Listen{false});
   ImGui::EndDisabled();
   if (ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled))
-    show_tooltip(problem.empty() ? "Records while the button is held: what you say goes with the message." : problem);
+    show_tooltip(problem.empty() ? "Records while the button is held; the recording is sent with the message."
+                                 : problem);
 }
 
 void ChatPictures::draw_over(const View& view) {

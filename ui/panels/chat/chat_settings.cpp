@@ -26,20 +26,21 @@ void draw_context(const core::Snapshot& now) {
   dim_text("Speed");
   text(now.speed.tokens_per_s > 0
            ? fmt::format("{:.1f} tok/s · {}/s", now.speed.tokens_per_s, core::human_bytes(now.speed.bytes_per_s))
-           : "nothing measured yet",
+           : "not measured yet",
        theme().text, fonts().small);
   ImGui::Dummy({0, px(2)});
 }
 
 void draw_encoder(const core::Snapshot& now) {
-  dim_text("Pictures");
+  dim_text("Images and audio");
   if (now.encoder.empty()) {
-    dim_text("the model takes none");
-    tooltip("No mmproj*.gguf lies beside the model. If it has an encoder of pictures, drop its file on the window.");
+    dim_text("not supported by this model");
+    tooltip(
+        "No mmproj*.gguf next to the model. If the model has an image or audio encoder, drop its file on the window.");
   } else {
     text(now.encoder.substr(now.encoder.rfind('/') + 1), theme().text, fonts().small);
     tooltip(now.encoder +
-            (now.encoder_open ? "" : "\nIt is opened with the first picture, and the model again with it."));
+            (now.encoder_open ? "" : "\nIt is loaded with the first image or audio file; the model is then reloaded."));
   }
   ImGui::Dummy({0, px(2)});
 }
@@ -52,11 +53,11 @@ void draw_tools(const core::Snapshot& now) {
   for (const core::ToolRow& tool : *now.tools) {
     allowed += tool.allowed ? 1 : 0;
     list += fmt::format("{}{} ({}){}", list.empty() ? "" : "\n", tool.name, tool.server,
-                        tool.allowed ? ", without a question" : "");
+                        tool.allowed ? ", without asking" : "");
   }
-  text(now.tools->empty() ? "no MCP server has any"
-       : allowed > 0      ? fmt::format("{}, {} without a question", now.tools->size(), allowed)
-                          : fmt::format("{}, each call after a question", now.tools->size()),
+  text(now.tools->empty() ? "no MCP server has tools"
+       : allowed > 0      ? fmt::format("{}, {} without asking", now.tools->size(), allowed)
+                          : fmt::format("{}, each call needs your consent", now.tools->size()),
        theme().text, fonts().small);
   tooltip(list);
   ImGui::Dummy({0, px(2)});
@@ -81,17 +82,17 @@ void draw_sampling(const View& view) {
   const auto number = [](float x, float off, const char* word) { return x == off ? word : fmt::format("{:.2f}", x); };
   ImGui::PushFont(fonts().small);
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(6), px(4)));
-  row("Temperature", "0: always the most probable token", number(params.temp, 0, "greedy"));
+  row("Temperature", "0: always the most likely token", number(params.temp, 0, "greedy"));
   changed |= ImGui::SliderFloat("##temp", &params.temp, 0, 2, "");
-  row("Top-k", "draw from the k most probable tokens", params.top_k == 0 ? "all" : std::to_string(params.top_k));
+  row("Top-k", "sample from the k most likely tokens", params.top_k == 0 ? "all" : std::to_string(params.top_k));
   changed |= ImGui::SliderInt("##topk", &params.top_k, 0, 200, "");
-  row("Top-p", "draw from the most probable tokens of this mass", number(params.top_p, 1, "all"));
+  row("Top-p", "sample from the most likely tokens up to this total probability", number(params.top_p, 1, "all"));
   changed |= ImGui::SliderFloat("##topp", &params.top_p, 0.01f, 1, "");
-  row("Min-p", "tokens at least this fraction as probable as the best", number(params.min_p, 0, "all"));
+  row("Min-p", "minimum probability relative to the most likely token", number(params.min_p, 0, "all"));
   changed |= ImGui::SliderFloat("##minp", &params.min_p, 0, 1, "");
   row("Repeat", "divides the logits of recent tokens", number(params.repeat_penalty, 1, "off"));
   changed |= ImGui::SliderFloat("##repeat", &params.repeat_penalty, 1, 2, "");
-  row("Seed", "the same seed gives the same answer to the same question", params.seed < 0 ? "random" : "");
+  row("Seed", "the same seed gives the same answer to the same message", params.seed < 0 ? "random" : "");
   if (bool fixed = params.seed >= 0; ImGui::Checkbox("##fixed", &fixed)) {
     params.seed = fixed ? 1 : -1;
     changed = true;
@@ -105,7 +106,7 @@ void draw_sampling(const View& view) {
       changed = true;
     }
   }
-  row("Longest", "tokens of an answer", max_tokens < 0 ? "no limit" : std::to_string(max_tokens));
+  row("Max length", "maximum tokens in an answer", max_tokens < 0 ? "no limit" : std::to_string(max_tokens));
   int length = max_tokens < 0 ? kLongest : max_tokens;
   if (ImGui::SliderInt("##max", &length, 1, kLongest, "", ImGuiSliderFlags_Logarithmic)) {
     max_tokens = length >= kLongest ? -1 : length;
@@ -134,8 +135,8 @@ void ChatSettings::draw(const View& view, ImVec2 size) {
   if (ImGui::Checkbox("Token probabilities", &keep)) view.send(intent::KeepChoices{keep});
   ImGui::PopStyleVar();
   ImGui::PopFont();
-  tooltip("Point at a word of an answer to see what else the model thought of. On a GPU tokens are then chosen by the "
-          "host, which costs speed.");
+  tooltip("Point at a word of an answer to see its alternatives. On a GPU, tokens are then sampled on the CPU, which "
+          "is slower.");
   ImGui::EndDisabled();
   end_card();
 }
@@ -147,7 +148,7 @@ void ChatSettings::draw_presets(const View& view) {
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(8), px(5)));
   const float arrow = px(28);
   ImGui::SetNextItemWidth(-arrow - px(4));
-  ImGui::InputTextWithHint("##preset", "a name to save these as", &preset_);
+  ImGui::InputTextWithHint("##preset", "a name for this preset", &preset_);
   record_widget_position("preset");
   ImGui::SameLine(0, px(4));
   ImGui::BeginDisabled(presets.empty());
@@ -166,11 +167,11 @@ void ChatSettings::draw_presets(const View& view) {
   ImGui::EndDisabled();
   ImGui::PopStyleVar();
   ImGui::PopFont();
-  tooltip("system prompts and sampling that were saved by name");
+  tooltip("saved system prompts and sampling settings");
   if (preset_.empty()) return;
   const bool known = std::ranges::count(presets, preset_, &core::Preset::name) > 0;
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() - px(7));
-  if (quiet_button(known ? "save over it" : "save preset")) view.send(intent::SavePreset{preset_});
+  if (quiet_button(known ? "overwrite preset" : "save preset")) view.send(intent::SavePreset{preset_});
   if (known) {
     ImGui::SameLine(0, 0);
     if (quiet_button("delete preset")) {

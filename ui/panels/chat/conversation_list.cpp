@@ -45,8 +45,7 @@ void ConversationList::draw(const View& view, ImVec2 size) {
     ImGui::PopID();
   }
   if (view.now.conversations->empty())
-    wrapped_text(view.now.searched.empty() ? "Conversations are kept here." : "None has this text.", theme().dim,
-                 fonts().small);
+    wrapped_text(view.now.searched.empty() ? "Conversations are saved here." : "No match.", theme().dim, fonts().small);
   ImGui::PopStyleVar();
   end_card();
 }

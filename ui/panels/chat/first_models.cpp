@@ -26,7 +26,7 @@ const core::Job* job_of(const core::Snapshot& now, const std::string& reference)
 
 // "45 %, 3 min left"
 std::string progress_text(const core::Job& job) {
-  if (job.state == core::JobState::waiting) return "waiting for the job before it";
+  if (job.state == core::JobState::waiting) return "waiting for the previous job";
   const std::string left = job.remaining_s >= 0 ? fmt::format(", {} left", core::human_seconds(job.remaining_s)) : "";
   return fmt::format("{:.0f} %{}", 100 * job.share, left);
 }
@@ -45,7 +45,7 @@ void FirstModels::draw(const View& view, float width) {
   }
   ImGui::Dummy({0, px(18)});
   text("Models that fit this machine", theme().text, fonts().body);
-  dim_text("A click gets one from Hugging Face and opens it.");
+  dim_text("Click one to download it from Hugging Face and open it.");
   ImGui::Dummy({0, px(6)});
   for (const core::FirstModelRow& row : *view.now.first_models) draw_row(view, row, width);
 }
@@ -62,9 +62,9 @@ void FirstModels::draw_row(const View& view, const core::FirstModelRow& row, flo
   text_at({at.x + px(12), at.y + px(3)}, row.name, t.text, fonts().body);
   const float name = size_of(row.name, fonts().body).x + px(24);
   text_at({at.x + name, at.y + px(6)},
-          row.best ? fitting({size + " · a good one to begin with", size + " · to begin with", size},
-                             room + px(12) - name, fonts().small)
-                   : size,
+          row.best
+              ? fitting({size + " · recommended", size + " · recommended", size}, room + px(12) - name, fonts().small)
+              : size,
           row.best ? t.accent : t.dim, fonts().small);
   const bool failed = job && job->state == core::JobState::failed;
   text_at({at.x + px(12), at.y + px(23)},

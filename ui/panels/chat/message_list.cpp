@@ -52,9 +52,9 @@ std::string facts_text(const core::AnswerFacts& facts, float width) {
 std::string facts_tooltip(const core::AnswerFacts& facts) {
   std::string text = fmt::format("{}\n{} tokens in {:.2f} s", facts.model, facts.tokens, facts.seconds);
   if (facts.prompt_tokens > 0)
-    text += fmt::format("\nread before: {} tokens in {:.2f} s; the rest of the prompt was known", facts.prompt_tokens,
+    text += fmt::format("\nprompt: {} tokens in {:.2f} s; the rest came from the cache", facts.prompt_tokens,
                         facts.prompt_seconds);
-  if (facts.bytes_per_s > 0) text += fmt::format("\nmoved through memory: {}/s", core::human_bytes(facts.bytes_per_s));
+  if (facts.bytes_per_s > 0) text += fmt::format("\nmemory traffic: {}/s", core::human_bytes(facts.bytes_per_s));
   return text;
 }
 
@@ -114,10 +114,10 @@ void MessageList::draw_welcome(const View& view, float left, float column) {
   ImGui::Dummy({0, px(4)});
   wrapped_text(fmt::format("{} answers, on this machine.", view.now.model->label), theme().dim, fonts().body, column);
   ImGui::Dummy({0, px(2)});
-  wrapped_text("Open… in the list on the left opens another model; a GGUF file can also be dropped on the window.",
-               theme().dim, fonts().small, column);
+  wrapped_text("Open… on the left opens another model; you can also drop a GGUF file on the window.", theme().dim,
+               fonts().small, column);
   if (!view.now.encoder.empty())
-    wrapped_text("Drop pictures on it, or paste them, to ask about them.", theme().dim, fonts().small, column);
+    wrapped_text("Drop or paste images or audio files to ask about them.", theme().dim, fonts().small, column);
   first_models_.draw(view, column);
   ImGui::EndGroup();
 }
@@ -215,14 +215,14 @@ void MessageList::draw_answer_actions(const View& view, size_t i, float left, fl
   ImGui::BeginDisabled(is_busy(view.now));
   if (quiet_button("edit")) edit_(view, i);
   ImGui::SameLine(0, 0);
-  if (quiet_button("answer again")) view.send(intent::Regenerate{i});
+  if (quiet_button("regenerate")) view.send(intent::Regenerate{i});
   ImGui::SameLine(0, 0);
   if (quiet_button("with… ▾")) {
     view.send(intent::ListModels{});
     ImGui::OpenPopup("models");
   }
   ImGui::EndDisabled();
-  tooltip("answer again with another model, which stays open");
+  tooltip("regenerate with another model, which stays open");
   draw_models(view, i);
   ImGui::SameLine(0, px(8));
   const float x = ImGui::GetCursorPosX();

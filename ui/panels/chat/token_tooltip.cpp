@@ -24,7 +24,7 @@ void draw_token_tooltip(const core::Snapshot& now, const core::ChatMessage& mess
   const ImVec2 mouse = ImGui::GetIO().MousePos; // below the hovered line
   ImGui::SetNextWindowPos({mouse.x, mouse.y + px(24)});
   ImGui::BeginTooltip();
-  dim_text(fmt::format("Token {} of {}: the model's likeliest", choice - message.choices->begin() + 1,
+  dim_text(fmt::format("Token {} of {}: most likely candidates", choice - message.choices->begin() + 1,
                        message.choices->size()));
   const auto line = [&](int32_t token, float probability) {
     const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -48,7 +48,7 @@ void draw_token_tooltip(const core::Snapshot& now, const core::ChatMessage& mess
     among |= one.token == choice->token;
   }
   if (!among) {
-    dim_text("drawn instead:");
+    dim_text("sampled instead:");
     line(choice->token, choice->probability());
   }
   ImGui::EndTooltip();

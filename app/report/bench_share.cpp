@@ -66,11 +66,10 @@ std::string bench_as_shared(const std::vector<measure::BenchRow>& rows) {
   }
   const bool gpu = first.backend != "CPU" && !machine["gpu"].is_null();
   const std::string title = gpu ? machine["gpu"]["name"].get<std::string>() : machine["cpu"]["name"].get<std::string>();
-  return fmt::format(
-      "### {}\n\n{}\n- machine: {}\n- models: {}\n- settings: {}\n- memory reads measured beside the tests: "
-      "{:.1f} to {:.1f} GB/s; median of {} repetitions\n- build: ridge {} ({})\n",
-      title, table, machine_text(machine), fmt::join(models, ", "), fmt::join(settings, "; "), least / 1e9, most / 1e9,
-      first.seconds.size(), RIDGE_VERSION, engine::kCommit);
+  return fmt::format("### {}\n\n{}\n- machine: {}\n- models: {}\n- settings: {}\n- memory reads measured next to the "
+                     "tests: {:.1f} to {:.1f} GB/s; median of {} repetitions\n- build: ridge {} ({})\n",
+                     title, table, machine_text(machine), fmt::join(models, ", "), fmt::join(settings, "; "),
+                     least / 1e9, most / 1e9, first.seconds.size(), RIDGE_VERSION, engine::kCommit);
 }
 
 } // namespace ridge::app

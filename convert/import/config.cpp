@@ -136,8 +136,7 @@ void check_supported(const Config& config) {
     }
   if (const Json* kinds = fields.find("mlp_layer_types"); kinds && kinds->is_array()) {
     const auto first = std::ranges::find_if(*kinds, [](const Json& kind) { return kind != "dense"; });
-    if (std::find(first, kinds->end(), "dense") != kinds->end())
-      refuse("mlp_layer_types", "dense layers behind others");
+    if (std::find(first, kinds->end(), "dense") != kinds->end()) refuse("mlp_layer_types", "dense layers after others");
   }
   if (const Json* dense = fields.find("mlp_only_layers"); config.experts > 0 && dense && !dense->empty())
     refuse("mlp_only_layers", "some layers have no experts");

@@ -163,7 +163,7 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
   if (!shared_model.expired()) return start(program, config);
   if (shared_one)
     throw_error(
-        "several processes can share only one model with one setting, and this is a second: give only one, or {}",
+        "several processes can share only one model with one setting, and this is a second: use only one, or {}",
         kByItself);
   int64_t bytes = 0;
   for (const core::Weight& weight : program.weights) bytes += weight.total_bytes();

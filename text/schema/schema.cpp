@@ -130,7 +130,7 @@ class Cleaner {
     if (is({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains",
             "maxContains"})) {
       const double count = value.is_number() ? value.get<double>() : -1;
-      require(count >= 0 && count == std::floor(count), "a whole number from 0 on");
+      require(count >= 0 && count == std::floor(count), "a whole number of at least 0");
     }
   }
 

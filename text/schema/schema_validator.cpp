@@ -72,7 +72,7 @@ class Check {
 
   bool valid(const Json& value, const Json& schema, const std::string& at, Evaluated& evaluated) {
     work(1);
-    if (schema == false) return fail(at, "nothing may be there");
+    if (schema == false) return fail(at, "no value is allowed");
     if (!schema.is_object()) return true;
     if (++depth_ > kMaxCheckDepth) throw OutOfWork();
     const bool result = general_hold(value, schema, at, evaluated) && typed_hold(value, schema, at, evaluated) &&
@@ -137,7 +137,7 @@ class Check {
     if (const Json* list = find_list(schema, "enum"); list != nullptr && std::ranges::none_of(*list, is_value))
       return fail(at, "the value is not in `enum`");
     if (const Json* one = find(schema, "const"); one != nullptr && !is_value(*one))
-      return fail(at, "the value is not that of `const`");
+      return fail(at, "the value differs from `const`");
     return combined_hold(value, schema, at, evaluated);
   }
 
@@ -150,12 +150,12 @@ class Check {
       if (parts == nullptr) continue;
       size_t count = 0;
       for (const Json& part : *parts) count += tried(value, part, at, evaluated);
-      if (count == 0) return fail(at, fmt::format("nothing of `{}` holds", keyword));
-      if (count > 1 && keyword == std::string_view("oneOf")) return fail(at, "several of `oneOf` hold");
+      if (count == 0) return fail(at, fmt::format("no option of `{}` matches", keyword));
+      if (count > 1 && keyword == std::string_view("oneOf")) return fail(at, "several options of `oneOf` match");
     }
     Evaluated none;
     if (const Json* part = find(schema, "not"); part != nullptr && tried(value, *part, at, none))
-      return fail(at, "`not` holds");
+      return fail(at, "the schema of `not` matches");
     if (const Json* condition = find(schema, "if")) {
       const Json* then = find(schema, tried(value, *condition, at, evaluated) ? "then" : "else");
       if (then != nullptr && !valid(value, *then, at, evaluated)) return false;
@@ -184,9 +184,9 @@ class Check {
   bool count_holds(size_t count, const Json& schema, const char* least, const char* most, const std::string& at) {
     const auto size = static_cast<double>(count);
     if (const auto bound = find_number(schema, least); bound && size < *bound)
-      return fail(at, fmt::format("{} are fewer than `{}`", count, least));
+      return fail(at, fmt::format("{} are fewer than `{}` allows", count, least));
     if (const auto bound = find_number(schema, most); bound && size > *bound)
-      return fail(at, fmt::format("{} are more than `{}`", count, most));
+      return fail(at, fmt::format("{} are more than `{}` allows", count, most));
     return true;
   }
 
@@ -209,7 +209,7 @@ class Check {
     if (const auto step = find_number(schema, "multipleOf"); step && *step > 0) {
       const double times = number / *step;
       if (std::isfinite(times) && std::abs(times - std::round(times)) > 1e-9 * std::max(1.0, std::abs(times)))
-        return fail(at, "the number is no multiple as `multipleOf` says");
+        return fail(at, "the number is not a multiple of `multipleOf`");
     }
     return true;
   }
@@ -265,9 +265,9 @@ class Check {
       evaluated.items.insert(i);
       ++found;
     }
-    if (found < find_number(schema, "minContains").value_or(1)) return fail(at, "no item is as `contains` says");
+    if (found < find_number(schema, "minContains").value_or(1)) return fail(at, "no item matches `contains`");
     if (const auto most = find_number(schema, "maxContains"); most && found > *most)
-      return fail(at, "too many items are as `contains` says");
+      return fail(at, "too many items match `contains`");
     return true;
   }
 
@@ -287,7 +287,7 @@ class Check {
     const std::string place = child_path(at, name);
     Evaluated inner;
     if (const Json* names = find(schema, "propertyNames"); names != nullptr && !tried(Json(name), *names, at, inner))
-      return fail(place, "the name is not as `propertyNames` says");
+      return fail(place, "the name does not match `propertyNames`");
     bool declared = false;
     const auto holds = [&](const Json& part) {
       declared = true;
@@ -315,7 +315,7 @@ class Check {
         }
         for (const Json& other : rule)
           if (other.is_string() && find(value, other.get<std::string>().c_str()) == nullptr)
-            return fail(at, fmt::format("`{}` is there without `{}`", name, other.get<std::string>()));
+            return fail(at, fmt::format("`{}` requires `{}`", name, other.get<std::string>()));
       }
     }
     return true;

@@ -54,7 +54,7 @@ void Bpe::read_merges(std::span<const std::string_view> merges) {
     const std::string_view merge = merges[rank];
     const size_t space = merge.find(' ', 1); // not at 0: a piece may be a space
     if (space == std::string_view::npos || space + 1 == merge.size())
-      throw_error("tokenizer.ggml.merges[{}]: expected two pieces with a space between, found \"{}\"", rank, merge);
+      throw_error("tokenizer.ggml.merges[{}]: expected two pieces separated by a space, found \"{}\"", rank, merge);
     both.assign(merge.substr(0, space)).append(merge.substr(space + 1));
     const int32_t left = vocabulary_.find(merge.substr(0, space));
     const int32_t right = vocabulary_.find(merge.substr(space + 1));

@@ -12,7 +12,7 @@ Charsmap::Charsmap(std::string_view blob) {
   if (blob.size() >= sizeof trie_bytes) std::memcpy(&trie_bytes, blob.data(), sizeof trie_bytes);
   const size_t body = blob.size() - std::min(blob.size(), sizeof trie_bytes);
   if (trie_bytes == 0 || trie_bytes % sizeof(uint32_t) != 0 || trie_bytes > body || blob.back() != '\0')
-    throw_error("tokenizer.ggml.precompiled_charsmap: {} bytes that hold no trie and replacements", blob.size());
+    throw_error("tokenizer.ggml.precompiled_charsmap: no trie with replacements in {} bytes", blob.size());
   units_.resize(trie_bytes / sizeof(uint32_t));
   std::memcpy(units_.data(), blob.data() + sizeof trie_bytes, trie_bytes);
   replacements_ = blob.substr(sizeof trie_bytes + trie_bytes);

@@ -14,7 +14,7 @@ Vocabulary::Vocabulary(std::span<const std::string_view> texts, std::vector<Toke
   size_t total = 0;
   for (const std::string_view text : texts) total += text.size();
   if (total > UINT32_MAX || texts.size() > INT32_MAX)
-    throw_error("tokenizer.ggml.tokens: {} tokens of {} bytes together are too many", texts.size(), total);
+    throw_error("tokenizer.ggml.tokens: too large ({} tokens with {} bytes in total)", texts.size(), total);
   bytes_.reserve(total);
   offsets_.reserve(texts.size() + 1);
   offsets_.push_back(0);

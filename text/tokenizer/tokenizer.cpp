@@ -17,7 +17,7 @@ constexpr size_t kMaxTextBytes = size_t{256} << 20; // offsets are 32 bits; Vite
 
 Vocabulary make_vocabulary(TokenizerData& data) {
   const size_t tokens = data.tokens.size();
-  if (tokens == 0) throw_error("tokenizer.ggml.tokens: absent or empty");
+  if (tokens == 0) throw_error("tokenizer.ggml.tokens: missing or empty");
   const auto check_count = [&](std::string_view key, size_t count) {
     if (count != 0 && count != tokens) throw_error("{}: {} values for {} tokens", key, count, tokens);
   };
@@ -26,7 +26,7 @@ Vocabulary make_vocabulary(TokenizerData& data) {
 
   const bool scored = data.model == "llama" || data.model == "t5" || data.model == "plamo2";
   if (scored && data.scores.empty())
-    throw_error("tokenizer.ggml.scores: absent, but a tokenizer of the model \"{}\" needs them", data.model);
+    throw_error("tokenizer.ggml.scores: missing, but required for a tokenizer of the model \"{}\"", data.model);
   for (size_t id = 0; scored && id < tokens; ++id)
     if (!std::isfinite(data.scores[id])) throw_error("tokenizer.ggml.scores[{}]: not a finite number", id);
   data.scores.resize(tokens);
@@ -199,14 +199,14 @@ void Tokenizer::make_model(const TokenizerData& data) {
     auto bpe = std::make_unique<Bpe>(vocabulary_, data.merges, *family, special_.unknown);
     if (bpe->unusable_merges() > 0)
       warnings_.push_back(
-          fmt::format("{} of {} merges are of pieces that are no tokens (tokenizer.ggml.merges); ignored",
+          fmt::format("{} of {} merges contain pieces that are not tokens (tokenizer.ggml.merges); ignored",
                       bpe->unusable_merges(), data.merges.size()));
     text_model_ = std::move(bpe);
     add_bos = family->add_bos;
     needs_bos = family->needs_bos;
   } else {
     throw_error(
-        "tokenizer.ggml.model: \"{}\" is not supported; known are llama, gpt2, t5, gemma4, bert, rwkv and plamo2",
+        "tokenizer.ggml.model: \"{}\" is not supported; supported are llama, gpt2, t5, gemma4, bert, rwkv and plamo2",
         model_);
   }
   add_bos_ = (needs_bos || data.add_bos.value_or(add_bos)) && special_.bos >= 0;

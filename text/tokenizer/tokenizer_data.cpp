@@ -118,10 +118,9 @@ bool is_phi3(std::string_view name) {
 
 TokenizerData TokenizerData::from_file(const gguf::File& file) {
   if (!file.find("tokenizer.ggml.model"))
-    throw_error(
-        "{}: holds no tokenizer (tokenizer.ggml.model is absent): give token ids instead of text, or use a file "
-        "that was converted with its vocabulary",
-        file.path());
+    throw_error("{}: contains no tokenizer (tokenizer.ggml.model is missing): give token ids instead of text, or use a "
+                "file with a vocabulary",
+                file.path());
   TokenizerData data;
   data.model = file.get_string("tokenizer.ggml.model");
   data.pre = file.get_string("tokenizer.ggml.pre", "");
@@ -129,7 +128,7 @@ TokenizerData TokenizerData::from_file(const gguf::File& file) {
   data.scores = get_scores(file);
   data.kinds = get_kinds(file);
   if ((data.model == "gpt2" || data.model == "gemma4") && !file.find("tokenizer.ggml.merges"))
-    throw_error("{}: tokenizer.ggml.merges: absent, but a tokenizer of the model \"{}\" needs them", file.path(),
+    throw_error("{}: tokenizer.ggml.merges: missing, but required for a tokenizer of the model \"{}\"", file.path(),
                 data.model);
   data.merges = get_strings(file, "tokenizer.ggml.merges");
   data.ends = get_ends(file, std::ssize(data.tokens));
@@ -146,7 +145,7 @@ TokenizerData TokenizerData::from_file(const gguf::File& file) {
     if (stored == -1 || stored == UINT32_MAX) continue;
     if (stored < 0 || stored >= std::ssize(data.tokens))
       data.warnings.push_back(
-          fmt::format("{} is {}, but there are {} tokens: ignored", key, stored, data.tokens.size()));
+          fmt::format("{} is {}, but there are only {} tokens: ignored", key, stored, data.tokens.size()));
     else
       data.special.*id = static_cast<int32_t>(stored);
   }

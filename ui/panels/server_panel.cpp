@@ -173,11 +173,12 @@ class ServerPanel : public Panel {
     const bool on = serving.state == Serving::State::on;
     const std::string address = on ? serving.address : fmt::format("http://{}:{}", kHere, port_ > 0 ? port_ : 8080);
     const std::string key = key_.empty() ? "" : " \\\n  -H 'Authorization: Bearer KEY'";
-    const std::string text = fmt::format(
-        "{} Running and recent requests appear here. In a terminal:\n\n```bash\ncurl {}/v1/chat/completions{} \\\n  -d "
-        "'{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}'\n```\n\nPrograms that speak OpenAI's API "
-        "take `{}/v1` as their base URL; those for Anthropic's and Ollama's take `{}`.",
-        on ? "No requests yet." : "Start the server to answer requests.", address, key, address, address);
+    const std::string text =
+        fmt::format("{} Running and recent requests appear here. In a terminal:\n\n"
+                    "```bash\ncurl {}/v1/chat/completions{} \\\n"
+                    "  -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}'\n```\n\n"
+                    "Programs for OpenAI's API use the base URL `{}/v1`; those for Anthropic's and Ollama's use `{}`.",
+                    on ? "No requests yet." : "Start the server to answer requests.", address, key, address, address);
     ImGui::BeginChild("example");
     example_.draw(text, ImGui::GetContentRegionAvail().x);
     ImGui::EndChild();

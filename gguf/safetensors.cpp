@@ -63,7 +63,7 @@ class Events : public nlohmann::json_sax<Json> {
   virtual std::string place() const = 0;
 
  private:
-  bool refuse(std::string_view found) { return fail(fmt::format("{}: unexpected {}", place(), found)); }
+  bool refuse(std::string_view found) { return fail(fmt::format("{}: did not expect {} here", place(), found)); }
 };
 
 struct HeaderEntry {
@@ -78,7 +78,7 @@ class HeaderEvents : public Events {
   std::vector<HeaderEntry> entries;
 
   bool start_object(size_t) override {
-    if (depth_ == 2 || (depth_ == 1 && key_.empty())) return fail(place() + ": unexpected object");
+    if (depth_ == 2 || (depth_ == 1 && key_.empty())) return fail(place() + ": did not expect an object here");
     if (depth_++ == 1) {
       metadata_ = key_ == "__metadata__";
       if (!metadata_) entries.push_back({key_});

@@ -59,9 +59,10 @@ TEST_CASE("bench tries the ways to multiply on a GPU alone") {
     CHECK(result.out.empty());
     return result.err;
   };
-  CHECK(error_of({"--regret", "1,8"}).find("--regret needs a model that is on one GPU") != std::string::npos);
+  CHECK(error_of({"--regret", "1,8"}).find("--regret needs a model that fits entirely on one GPU") !=
+        std::string::npos);
   CHECK(error_of({"--regret", "0"}).find("--regret") != std::string::npos);
-  CHECK(error_of({"--calibrate"}).find("--calibrate needs a model that is on one GPU") != std::string::npos);
+  CHECK(error_of({"--calibrate"}).find("--calibrate needs a model that fits entirely on one GPU") != std::string::npos);
   CHECK(error_of({"--calibrate", "--regret", "8"}).find("--calibrate") != std::string::npos);
   CHECK(error_of({"--regret", "8", "-o", "json"}).find("--regret is shown as md") != std::string::npos);
 }
@@ -229,7 +230,7 @@ TEST_CASE("a profile of several streams is one of the step that decodes them tog
   const Result table = run_ridge(
       {"bench", "-m", tiny_model(), "--device", "cpu", "-r", "1", "-p", "0", "-n", "4", "--batch", "4", "--profile"});
   CHECK(table.status == 0);
-  CHECK(table.out.find("tg4 x4: one decoding step of 4 streams at position 0, µs") != std::string::npos);
+  CHECK(table.out.find("tg4 x4: one decoding step of 4 sequences at position 0, µs") != std::string::npos);
 }
 
 TEST_CASE("a profile of a prompt is one of the tokens that are evaluated at once, and so is one of guesses") {
@@ -307,12 +308,12 @@ TEST_CASE("bench, roofline and --save refuse what makes no sense") {
   refused({"bench", "-m", tiny_model(), "--accept", "0.5"}, 2, "--spec mtp");
   refused({"bench", "-m", tiny_model(), "--spec", "eagle3", "--accept", "1"}, 2, "--draft-model FILE");
   refused({"bench", "-m", tiny_model(), "--spec", "eagle3", "--accept", "1", "--draft-model", tiny_model()}, 1,
-          "is no draft head");
+          "not a draft head");
   refused({"bench", "--shape", "llama-1b:Q4_K", "--spec", "eagle3", "--accept", "1"}, 2, "has no EAGLE-3 head");
-  refused({"bench", "-m", tiny_model(), "--spec", "mtp", "--accept", "2"}, 2, "'2' is no number from 0 to 1");
+  refused({"bench", "-m", tiny_model(), "--spec", "mtp", "--accept", "2"}, 2, "'2' is not a number from 0 to 1");
   refused({"bench", "-m", tiny_model(), "--spec", "mtp", "--accept", "1"}, 1, "has no draft head");
   refused({"bench", "--shape", "llama-1b:Q4_K", "--spec", "mtp", "--accept", "1"}, 2, "has no draft heads");
-  refused({"bench", "-m", tiny_model(), "--verify", "4", "--batch", "2"}, 2, "one stream");
+  refused({"bench", "-m", tiny_model(), "--verify", "4", "--batch", "2"}, 2, "one sequence");
   refused({"bench", "-m", tiny_model(), "-ctk", "q9"}, 2, "q9");
   refused({"bench", "-m", tiny_model(), "--shared", "4"}, 2, "--clients");
   refused({"bench", "-m", tiny_model(), "--clients", "2", "-p", "0"}, 2, "--n-prompt");

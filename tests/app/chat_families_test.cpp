@@ -77,7 +77,7 @@ TEST_CASE("families chat in a terminal with their own templates") {
     Terminal chat(
         {RIDGE_BINARY, "chat", "-m", path, "-n", "24", "-s", "1", "-t", "1", "-c", "4096", "--device", "cpu"},
         {{"TERM", "xterm"}, {"XDG_STATE_HOME", folder() / "state"}, {"LC_ALL", "C.UTF-8"}, {"NO_COLOR", "1"}});
-    CHECK(chat.expect("sampling as the model file recommends: top-k 9"));
+    CHECK(chat.expect("sampling settings recommended by the model file: top-k 9"));
     for (const char* message : {"hi\r", "and then?\r"}) {
       REQUIRE(chat.expect("> "));
       chat.type(message);

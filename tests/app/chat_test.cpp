@@ -107,7 +107,7 @@ TEST_CASE("Ctrl-C stops the answer and not the program, and on an empty line it 
   chat.type("dropped");
   REQUIRE(chat.expect("dropped"));
   chat.type(kInterrupt);
-  CHECK(chat.expect("/exit leaves"));
+  CHECK(chat.expect("/exit to leave"));
   const json messages = saved(chat, "stopped.json");
   CHECK(messages.size() == 4); // the dropped line was not sent
   CHECK(messages[3]["role"] == "assistant");
@@ -206,7 +206,7 @@ TEST_CASE("every command does what /help says") {
   chat.type("/stats\r");
   CHECK(chat.expect("answers"));
   chat.type("/undo\r");
-  CHECK(chat.expect("[taken back]"));
+  CHECK(chat.expect("[undone]"));
   CHECK(saved(chat, "undone.json").size() == 1);
   chat.type("/load " + (folder() / "commands.json") + "\r");
   CHECK(chat.expect("[loaded 3 messages]"));
@@ -233,7 +233,7 @@ TEST_CASE("the sampling that the model file recommends is said and used, and an 
   Terminal chat({RIDGE_BINARY, "chat", "-m", folder() / "recommends.gguf", "-t", "1", "--temp", "0.9"}, environment(),
                 500);
   CHECK(chat.expect("general.sampling.top_p is ignored: --top-p must be from 0 to 1 (off), not -1"));
-  CHECK(chat.expect("sampling as the model file recommends: top-k 7 (/set changes it)"));
+  CHECK(chat.expect("sampling settings recommended by the model file: top-k 7 (change them with /set)"));
   REQUIRE(chat.expect("> "));
   chat.type("/set\r");
   CHECK(chat.expect("temp               0.9"));
@@ -262,7 +262,7 @@ TEST_CASE("/lora shows, scales, switches off and loads adapters, and the convers
   chat.type("/lora 0 2\r");
   CHECK(chat.expect("[0: one, scale 2]"));
   chat.type("/lora 1 2\r");
-  CHECK(chat.expect("'1' is no number from 0 to 0"));
+  CHECK(chat.expect("'1' is not a number from 0 to 0"));
   chat.type("/lora " + (folder() / "two.gguf") + "\r");
   CHECK(chat.expect("[0: one, scale 2]"));
   CHECK(chat.expect("[1: two, scale 1]"));
@@ -304,24 +304,24 @@ TEST_CASE("mistakes are explained and the chat goes on") {
            {"/set tmep 1", "unknown option 'tmep'; did you mean 'temp'?"},
            {"/set temp", "which value? It is 0.8"},
            {"/set grammar root ::= nothing", "nothing"},
-           {"/set thinking perhaps", "'perhaps' is neither on nor off"},
-           {"/set ctx-size -3", "'-3' is no number from 0 to"},
+           {"/set thinking perhaps", "expected on or off, found 'perhaps'"},
+           {"/set ctx-size -3", "'-3' is not a number from 0 to"},
            {"/model /no/such/model.gguf", "there is no such file"},
            {"/model " + junk, "junk.json"},
            {"/lora 0 1", "no adapters; /lora FILE loads one"},
            {"/lora /no/such/adapter.gguf", "/no/such/adapter.gguf"},
-           {"/lora " + tiny_model(), "is no adapter"},
+           {"/lora " + tiny_model(), "not an adapter"},
            {"/copy", "there is no answer yet"},
-           {"/export", "name a file"},
+           {"/export", "give a file"},
            {"/read " + (folder() / "absent.txt"), "absent.txt: cannot open"},
-           {"/load " + junk, "is no JSON"},
+           {"/load " + junk, "is not valid JSON"},
            {"/save /no/such/folder/x.json", "/no/such/folder"},
            {"/set temp hot", "'hot' is no number"},
            {"/set warmth 1", "unknown option 'warmth'"},
            {"/set top-p 3", "top-p"},
-           {"/save " + tiny_model(), "is read as well"},
+           {"/save " + tiny_model(), "is also an input"},
            {"/regen", "no answer yet"},
-           {"/undo", "nothing to take back"}}) {
+           {"/undo", "nothing to undo"}}) {
     CAPTURE(typed);
     chat.type(typed + "\r");
     CHECK(chat.expect("ridge: error: "));
@@ -349,10 +349,10 @@ TEST_CASE("a model that is shortened while the chat is open costs the answer, no
   REQUIRE(chat.expect("· context "));
   std::filesystem::resize_file(model, 4096);
   chat.type("hello again\r");
-  CHECK(chat.expect("short.gguf: another program shortened it"));
+  CHECK(chat.expect("short.gguf: another program truncated it"));
   REQUIRE(chat.expect("> "));
   chat.type("/regen\r");
-  CHECK(chat.expect("short.gguf: another program shortened it"));
+  CHECK(chat.expect("short.gguf: another program truncated it"));
   REQUIRE(chat.expect("> "));
   CHECK(saved(chat, "short.json").size() == 2);
   chat.type("/stats\r");
@@ -384,7 +384,7 @@ TEST_CASE("a full context is announced, then refused, or with --context-shift fo
       REQUIRE(chat.expect("· context "));
     }
     chat.type("the last " + words + "\r");
-    CHECK(chat.expect("/shift forgets the oldest exchanges"));
+    CHECK(chat.expect("/shift drops the oldest exchanges"));
     chat.type("/shift\r");
     CHECK(chat.expect("[context shift: the "));
     REQUIRE(chat.expect("· context "));
@@ -407,7 +407,7 @@ TEST_CASE("a full context is announced, then refused, or with --context-shift fo
     REQUIRE(messages.size() == 1);
     CHECK(messages[0]["content"].get<std::string>().starts_with("This is a summary"));
     chat.type("/undo\r");
-    REQUIRE(chat.expect("the 2 messages are there again"));
+    REQUIRE(chat.expect("the 2 messages are back"));
     messages = saved(chat, "undone.json");
     REQUIRE(messages.size() == 2);
     CHECK(messages[0]["content"] == "hello");
@@ -478,7 +478,7 @@ TEST_CASE("/copy gives the terminal the answer, /export writes the conversation 
   REQUIRE(chat.expect("· context "));
   chat.type("/copy\r");
   CHECK(chat.expect("\033]52;c;Q29kZToKYGBgYwppbnQgeDsKYGBgCkRvbmUu\a"));
-  CHECK(chat.expect("[27 bytes to the clipboard"));
+  CHECK(chat.expect("[27 bytes copied to the clipboard"));
   chat.type("/copy code\r");
   CHECK(chat.expect("\033]52;c;aW50IHg7Cg==\a"));
   const std::string file = folder() / "talk.md";

@@ -91,7 +91,7 @@ TEST_CASE("models on this machine are listed, named with -m, and completed") {
         run_ridge({"tokenize", "-m", tiny_model(), "-p", "on", "--ids"}).out);
   CHECK(at_home({"inspect", "tiny-other"}).status == 0);
   check_refusal(at_home({"inspect", "tiny"}), 2, "tiny: may be Tiny-Llama-F16, Tiny-Other-F16");
-  check_refusal(at_home({"run", "-m", "absent", "-p", "x"}), 1, "absent: there is no such file");
+  check_refusal(at_home({"run", "-m", "absent", "-p", "x"}), 1, "absent: no such file");
   check_refusal(at_home({"run", "-m", "tiny", "--no-such-flag"}), 2, "no-such-flag");
   CHECK(at_home({"__complete", "run", "-m", "Tiny-O"}).out.starts_with("Tiny-Other-F16\t"));
   CHECK(at_home({"models"}).out.find("qwen3moe") == std::string::npos);
@@ -107,7 +107,7 @@ TEST_CASE("inspect says how a chat with the model will be") {
   model.write(folder() / "bare.gguf");
   const std::string shown = run_ridge({"inspect", folder() / "bare.gguf"}).out;
   CHECK(shown.find("\nruns: no, ") != std::string::npos);
-  CHECK(shown.find("\nchat template: none; \"chatml\" is used\n") != std::string::npos);
+  CHECK(shown.find("\nchat template: none; using \"chatml\"\n") != std::string::npos);
   CHECK(shown.find("\nrecommended sampling: temp 0.5\n") != std::string::npos);
 }
 
@@ -240,7 +240,7 @@ TEST_CASE("run -n is a limit: a chat gets no longer context for it than the mode
   }
   CHECK(answer("100", {"-c", "64"}).starts_with("-n 100: the context of 64 tokens has room for "));
   const std::string raw = answer("1000", {"--raw"});
-  CHECK(raw == "going past the 512 tokens the model was trained for\n");
+  CHECK(raw == "exceeding the 512 tokens that the model was trained for\n");
   for (const char* limit : {"2147483647", "9223372036854775807"}) {
     const std::string said = answer(limit, {"--raw"});
     CAPTURE(said);
@@ -330,11 +330,11 @@ TEST_CASE("an answer that breaks what the grammar leaves out of its schema is gi
     const Result result = run_ridge({"run", "-m", tiny_model(), "-p", "x", "-j", schema, raw});
     CHECK(result.status == 0);
     CHECK(result.out.find("1") != std::string::npos);
-    CHECK(result.err.find("the answer misses its schema: ") != std::string::npos);
+    CHECK(result.err.find("the answer does not match its schema: ") != std::string::npos);
   }
   const Result chat = run_ridge({"chat", "-m", tiny_model(), "-j", schema}, "hi\n");
   CHECK(chat.status == 0);
-  CHECK(chat.err.find("the answer misses its schema: ") != std::string::npos);
+  CHECK(chat.err.find("the answer does not match its schema: ") != std::string::npos);
 }
 
 TEST_CASE("a model without a chat template says so, and a named one stands in") {

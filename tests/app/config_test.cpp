@@ -60,15 +60,15 @@ TEST_CASE("a file has settings for all commands, for one, and for a model") {
 TEST_CASE("what is wrong with a file is said with its line") {
   check_error("ctx-size = 1\nfrobnicate = 2\n", "2: no command has an option --frobnicate");
   check_error("[run]\nparallel = 2\n", "2: run has no option --parallel");
-  check_error("[fly]\nx = 2\n", "2: [fly]: there is no such command");
+  check_error("[fly]\nx = 2\n", "2: [fly]: unknown command");
   check_error("[model \"m\"]\nfrobnicate = 2\n", "2: no command has an option");
   check_error("temp\n", "1: expected NAME = VALUE");
   check_error("[run\n", "1: expected [COMMAND]");
   check_error("[model \"\"]\n", "1: [model \"NAME\"]: the name is empty");
-  check_error("stop = \"a\n", "1: the text in quotes has no end");
-  check_error("stop = \"\\q\"\n", "1: in quotes a \\ stands before");
+  check_error("stop = \"a\n", "1: the closing quote is missing");
+  check_error("stop = \"\\q\"\n", "1: in quotes, \\ must be followed by");
   check_error("stop = \"a\" b\n", "1: \"b\" stands behind");
-  check_error("help = true\n", "1: help is no setting");
+  check_error("help = true\n", "1: help cannot be set in the configuration file");
   check_error("\033[2J = 1\n", "1: no command has an option --\\x1b[2J");
   CHECK(config(std::string("a\0b", 3)).err.find("expected text in UTF-8") != std::string::npos);
   CHECK(run_ridge({"config", "--config", folder() / "absent.ini"}).status == 1);

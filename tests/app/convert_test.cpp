@@ -66,7 +66,7 @@ TEST_CASE("convert wants a file to write, and one for each of two") {
   }
   const Result result = run_ridge({"convert", c.folder.path(), "--mmproj", out});
   CHECK(result.status == 1);
-  CHECK_MESSAGE(result.err.find("no encoder of pictures") != std::string::npos, result.err);
+  CHECK_MESSAGE(result.err.find("no image or audio encoder") != std::string::npos, result.err);
 }
 
 TEST_CASE("a truncated shard, a lying index and a lying config.json are named in one line, and nothing is written") {

@@ -35,7 +35,7 @@ struct NewUser {
 };
 
 void ask_a_question(Terminal& terminal) {
-  REQUIRE(terminal.expect("/help lists commands"));
+  REQUIRE(terminal.expect("/help for commands"));
   REQUIRE(terminal.expect("> "));
   terminal.type("hello\r");
   CHECK(terminal.expect("· context "));
@@ -95,10 +95,10 @@ TEST_CASE("ridge alone offers models, pulls the chosen one and chats with it, an
   {
     Terminal terminal(user.command({}), {}, 160);
     REQUIRE(terminal.expect("Models that fit this machine"));
-    REQUIRE(terminal.expect("Ctrl-D leaves): "));
+    REQUIRE(terminal.expect("Ctrl-D quits): "));
     terminal.type("99\r");
-    CHECK(terminal.expect("there is no 99 in the list"));
-    REQUIRE(terminal.expect("Ctrl-D leaves): "));
+    CHECK(terminal.expect("the list has no number 99"));
+    REQUIRE(terminal.expect("Ctrl-D quits): "));
     terminal.type(number_of(terminal.seen(), "Gemma 3 270M") + "\r");
     CHECK(terminal.expect("hf:ggml-org/gemma-3-270m-it-GGUF:Q8_0: gemma-3-270m-it-Q8_0, "));
     ask_a_question(terminal);
@@ -107,7 +107,7 @@ TEST_CASE("ridge alone offers models, pulls the chosen one and chats with it, an
   Terminal terminal(user.command({}), {}, 160);
   REQUIRE(terminal.expect("Models on this machine:"));
   REQUIRE(terminal.expect("gemma-3-270m-it-Q8_0"));
-  REQUIRE(terminal.expect("(Enter: 1; Ctrl-D leaves): "));
+  REQUIRE(terminal.expect("(Enter: 1; Ctrl-D quits): "));
   terminal.type("\r");
   ask_a_question(terminal);
   CHECK(user.hub.hub.requests().empty());
@@ -118,11 +118,11 @@ TEST_CASE("words search the hub, and a number with a type pulls what was found")
   user.hub.files = {{"Tall-Q4_K_M.gguf", read_file(tiny_model())}, {"Tall-Q8_0.gguf", read_file(tiny_model())}};
   for (const std::vector<std::string>& begin : {std::vector<std::string>{"pull"}, {"search", "tall", "model"}}) {
     Terminal terminal(user.command(begin), {}, 160);
-    REQUIRE(terminal.expect("Ctrl-D leaves): "));
+    REQUIRE(terminal.expect("Ctrl-D quits): "));
     if (begin.size() == 1) terminal.type("tall model\r");
     REQUIRE((terminal.seen().find("hf:acme/Tall-GGUF, 1.2 million downloads") != std::string::npos ||
              terminal.expect("hf:acme/Tall-GGUF, 1.2 million downloads")));
-    if (begin.size() == 1) REQUIRE(terminal.expect("Ctrl-D leaves): "));
+    if (begin.size() == 1) REQUIRE(terminal.expect("Ctrl-D quits): "));
     CHECK(terminal.seen().find("*Q4_K_M ") != std::string::npos);
     terminal.type("1:Q9\r");
     CHECK(terminal.expect("1 has no Q9"));
@@ -136,14 +136,14 @@ TEST_CASE("words search the hub, and a number with a type pulls what was found")
 TEST_CASE("`guide` and Ctrl-D need no hub") {
   NewUser user;
   Terminal terminal(user.command({}), {}, 100);
-  REQUIRE(terminal.expect("Ctrl-D leaves): "));
+  REQUIRE(terminal.expect("Ctrl-D quits): "));
   terminal.type("guide\r");
-  REQUIRE(terminal.expect("/help lists commands"));
+  REQUIRE(terminal.expect("/help for commands"));
   REQUIRE(terminal.expect("> "));
   terminal.type("\x04");
   CHECK(terminal.exit_status() == 0);
   Terminal leaves(user.command({"pull"}), {}, 100);
-  REQUIRE(leaves.expect("Ctrl-D leaves): "));
+  REQUIRE(leaves.expect("Ctrl-D quits): "));
   leaves.type("\x04");
   CHECK(leaves.exit_status() == 0);
   CHECK(user.hub.hub.requests().empty());
@@ -175,7 +175,7 @@ TEST_CASE("a pipe gets plain lists and no question") {
   CHECK(json["found"][0]["models"][1]["size_bytes"] == 2000);
   CHECK(json["found"][0]["models"][1]["model"].get<std::string>() == "hf:acme/Tall-GGUF:Q8_0");
 
-  CHECK(user.ridge({}).out.find("Ask models") != std::string::npos);
+  CHECK(user.ridge({}).out.find("Use models") != std::string::npos);
   const Result word = user.ridge({"pull", "tall"});
   CHECK(word.status == 2);
   CHECK(word.err.find("`ridge search tall`") != std::string::npos);

@@ -98,7 +98,7 @@ TEST_CASE("exploring as a job gives points to choose from, and writes nothing") 
   const Job job = q.finish(1);
   CHECK(job.error == "");
   REQUIRE(job.state == JobState::done);
-  CHECK(job.title == "Explore what quantizing costs tiny.gguf");
+  CHECK(job.title == "Measure the cost of quantizing tiny.gguf");
   REQUIRE(job.frontier.size() > 3);
   CHECK(job.tables.at(0).rows.size() == job.frontier.size());
   CHECK(std::ranges::is_sorted(job.frontier, {}, &core::FrontierPoint::bytes));

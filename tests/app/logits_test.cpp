@@ -56,7 +56,7 @@ TEST_CASE("ridge logits --mtp writes the logits of an EAGLE-3 head beside its mo
   CHECK(fit.out.find("draft heads") != std::string::npos);
   const Result refused = run_ridge({"run", "-m", tiny_model(), "--draft-model", head, "-p", "x"});
   CHECK(refused.status == 1);
-  CHECK(refused.err.find("it is the draft head of another model") != std::string::npos);
+  CHECK(refused.err.find("it is a draft head for another model") != std::string::npos);
   CHECK(run_ridge({"inspect", head}).status == 0);
 }
 

@@ -137,7 +137,7 @@ TEST_CASE("a text from standard input goes to both models, and to two of other t
       run_ridge({"perplexity", "-m", tiny_model(), "-f", "-", "-c", "128", "--against", folder() / "no-bos.gguf"},
                 read_file(kHarbour));
   CHECK(refused.status == 1);
-  CHECK(refused.err.find("cuts this text into other tokens") != std::string::npos);
+  CHECK(refused.err.find("tokenizes this text differently") != std::string::npos);
 }
 
 TEST_CASE("a base file gives what the model itself gives, at 8 + 8 k bytes a position") {
@@ -169,7 +169,7 @@ TEST_CASE("a broken base file is refused with its place") {
     check_refused({"-m", tiny_model(), "--kl-divergence-base", broken, "--kl-divergence"}, 1, said);
   };
   refused(whole.substr(0, whole.size() - 1), "cut");
-  refused("GGUF" + whole.substr(4), "no base file");
+  refused("GGUF" + whole.substr(4), "not a base file");
   const auto patched = [&](size_t at, uint32_t value) {
     std::string bytes = whole;
     std::memcpy(bytes.data() + at, &value, 4);
@@ -198,15 +198,15 @@ TEST_CASE("a broken base file is refused with its place") {
 TEST_CASE("perplexity refuses what makes no sense") {
   check_refused({"-m", tiny_model()}, 2, "-f FILE");
   check_refused({"-m", tiny_model(), "-f", kHarbour, "--kl-divergence"}, 2, "--kl-divergence-base");
-  check_refused({"-m", tiny_model(), "-f", folder().write("short.txt", "too short")}, 1, "less than one chunk");
+  check_refused({"-m", tiny_model(), "-f", folder().write("short.txt", "too short")}, 1, "fewer than one chunk");
 }
 
 TEST_CASE("perplexity writes nothing over what it reads, and nothing where two references are asked for") {
   const std::string text = folder().write("text.txt", read_file(kHarbour));
-  check_refused({"-m", tiny_model(), "-f", text, "--kl-divergence-base", text}, 1, "is read as well");
+  check_refused({"-m", tiny_model(), "-f", text, "--kl-divergence-base", text}, 1, "is also an input");
   CHECK(read_file(text) == read_file(kHarbour));
   const std::string model = folder().write("copy.gguf", read_file(tiny_model()));
-  check_refused({"-m", model, "-f", text, "--kl-divergence-base", model}, 1, "is read as well");
+  check_refused({"-m", model, "-f", text, "--kl-divergence-base", model}, 1, "is also an input");
   CHECK(read_file(model) == read_file(tiny_model()));
   const std::string base = folder() / "never.kld";
   for (const std::string& against : {other_model(), folder() / "missing.gguf"})
@@ -226,10 +226,10 @@ TEST_CASE("a perplexity that is no number is an error") {
   const size_t at = bytes.rfind(std::string(reinterpret_cast<const char*>(all.data()), all.size()));
   folder().write("overflows.gguf", bytes.replace(at, large.size(), large));
   check_refused({"-m", folder() / "overflows.gguf", "-f", kHarbour, "-c", "32", "--json", "--device", "cpu"}, 1,
-                "its logits in chunk 1 are NaN or infinite");
+                "logits in chunk 1 are NaN or infinite");
   check_refused({"-m", tiny_model(), "--against", folder() / "overflows.gguf", "-f", kHarbour, "-c", "32", "--json",
                  "--device", "cpu"},
-                1, "overflows.gguf: its logits in chunk 1");
+                1, "overflows.gguf: logits in chunk 1");
 }
 
 TEST_CASE("perplexity puts as many layers on the GPU as it is told to") {

@@ -63,7 +63,7 @@ TEST_CASE("the commands that take pictures take sounds, too") {
   const Result blind =
       run_ridge({"run", "-m", files.model, "--image", files.own.write("cat.ppm", "P6 1 1 255\nabc"), "-p", "what?"});
   CHECK(blind.status == 1);
-  CHECK(blind.err.find("has no encoder of pictures") != std::string::npos);
+  CHECK(blind.err.find("has no image encoder") != std::string::npos);
   const Result bench =
       run_ridge({"bench", "-m", files.model, "--audio", "9.5", "--device", "cpu", "-r", "1", "--json"});
   REQUIRE_MESSAGE(bench.status == 0, bench.err);
@@ -71,9 +71,9 @@ TEST_CASE("the commands that take pictures take sounds, too") {
   CHECK(row["sound_seconds"] == 9.5);
   CHECK(row["tokens"] == 130);
   const Result seen = run_ridge({"inspect", files.mmproj});
-  CHECK(seen.out.find("an encoder of sound for Qwen3-ASR") != std::string::npos);
+  CHECK(seen.out.find("an audio encoder for Qwen3-ASR") != std::string::npos);
   const Result fit = run_ridge({"fit", "-m", files.model, "--device", "cpu"});
-  CHECK_MESSAGE(fit.out.find("30 seconds of sound") != std::string::npos, fit.out);
+  CHECK_MESSAGE(fit.out.find("30 seconds of audio") != std::string::npos, fit.out);
 }
 
 TEST_CASE("a file with encoders of both takes pictures and sounds in one prompt") {
@@ -116,7 +116,7 @@ TEST_CASE("ridge inspect says of an encoder's file what it is for") {
   const Files files(VisionCase("gemma3"));
   const Result seen = run_ridge({"inspect", files.mmproj});
   CHECK(seen.status == 0);
-  CHECK_MESSAGE(seen.out.find("an encoder of pictures for Gemma 3: give it to run, chat or serve with --mmproj") !=
+  CHECK_MESSAGE(seen.out.find("an image encoder for Gemma 3: pass it to run, chat or serve with --mmproj") !=
                     std::string::npos,
                 seen.out);
 }
@@ -146,7 +146,7 @@ TEST_CASE("a chat opens the encoder beside the model with the first picture, and
   const auto says = [](const Result& result, const std::string& text) {
     return result.err.find(text) != std::string::npos;
   };
-  CHECK_FALSE(says(chat("a\n"), "pictures"));
+  CHECK_FALSE(says(chat("a\n"), "images"));
   const Result seen = chat("a\n/system be brief\n/image " + files.image + "\nand this?\n/stats\n");
   CHECK_MESSAGE(seen.status == 0, seen.err);
   CHECK(says(seen, "the encoder is "));
@@ -158,7 +158,7 @@ TEST_CASE("a chat opens the encoder beside the model with the first picture, and
   std::filesystem::rename(files.mmproj, files.own / "mmproj-a.gguf");
   std::filesystem::copy_file(files.own / "mmproj-a.gguf", files.own / "mmproj-b.gguf");
   const Result either = chat("/image " + files.image + "\na\n");
-  CHECK(says(either, "its encoder may be " + files.own / "mmproj-a.gguf or " + files.own / "mmproj-b.gguf"));
+  CHECK(says(either, "several encoders match: " + files.own / "mmproj-a.gguf or " + files.own / "mmproj-b.gguf"));
   std::filesystem::rename(files.own / "mmproj-b.gguf", files.own / "mmproj-model-q8_0.gguf");
   CHECK(says(chat("/image " + files.image + "\na\n"), "the encoder is " + files.own / "mmproj-model-q8_0.gguf"));
   const Files wider(VisionCase("qwen3vl-deep"));
@@ -173,7 +173,7 @@ TEST_CASE("pictures that are dropped into the line become pictures, and other te
   REQUIRE_REFERENCE();
   const Files files(VisionCase("gemma3"));
   const std::string image = read_file(files.image), spaced = files.own.write("my 'best' cat.ppm", image),
-                    notes = files.own.write("notes.txt", "no picture");
+                    notes = files.own.write("notes.txt", "no image");
   const auto found = [](const std::string& line) {
     std::string text = line;
     const auto pictures = ridge::app::typed_pictures(line);
@@ -207,7 +207,7 @@ TEST_CASE("pictures that are dropped into the line become pictures, and other te
   REQUIRE(chat.expect("· context "));
   chat.type("\033[200~'" + path + "'\033[201~ \r");
   CHECK(chat.expect("16 tokens]"));
-  CHECK(chat.expect("[goes with your next message]"));
+  CHECK(chat.expect("[will be sent with your next message]"));
   chat.type("and now?\r");
   REQUIRE(chat.expect("· context "));
   chat.type("is " + path + " a cat?\r");
@@ -246,16 +246,17 @@ TEST_CASE("pictures that are dropped into the line become pictures, and other te
   files.own.write("odd.json",
                   R"([{"role": "user", "content": [{"type": "image_url", "image_url": "http://x/a.png"}]}])");
   const Result odd = run_ridge({"chat", "-m", files.model, "-n", "2"}, "/load " + (files.own / "odd.json") + "\n");
-  CHECK(odd.err.find("[0].content[0].image_url: an address: a chat fetches no pictures") != std::string::npos);
+  CHECK(odd.err.find("[0].content[0].image_url: this is an address; chat does not download images") !=
+        std::string::npos);
 
   Terminal blind({RIDGE_BINARY, "chat", "-m", files.model, "-n", "2", "-t", "1", "--mmproj", "none"},
                  {{"TERM", "xterm"}, {"XDG_STATE_HOME", files.own / "state"}, {"LC_ALL", "C.UTF-8"}, {"NO_COLOR", "1"}},
                  200);
   REQUIRE(blind.expect("> "));
   blind.type(path + "\r");
-  CHECK(blind.expect("takes no pictures"));
+  CHECK(blind.expect("takes no images"));
   blind.type("is " + path + " a cat?\r");
-  CHECK(blind.expect("stays text"));
+  CHECK(blind.expect("is sent as text"));
   CHECK(blind.expect("· context "));
 }
 
@@ -302,7 +303,7 @@ TEST_CASE("commands say what is wrong with pictures") {
     return result.err;
   };
   const std::string text = files.own.write("text.png", "this is text");
-  CHECK(refusal({"run", "-m", files.model, "--image", text, "-p", "x"}).find("is no picture that can be read") !=
+  CHECK(refusal({"run", "-m", files.model, "--image", text, "-p", "x"}).find("not a supported image") !=
         std::string::npos);
   CHECK(refusal({"run", "-m", files.model, "--image", files.image, "-p", "x", "--spec", "mtp"}).find("no draft head") !=
         std::string::npos);
@@ -316,5 +317,5 @@ TEST_CASE("commands say what is wrong with pictures") {
         std::string::npos);
   std::filesystem::remove(files.mmproj);
   CHECK(refusal({"run", "-m", files.model, "--image", files.image, "-p", "x"})
-            .find("no mmproj*.gguf of the model lies beside") != std::string::npos);
+            .find("no mmproj*.gguf for the model next to") != std::string::npos);
 }

@@ -72,7 +72,7 @@ TEST_CASE("-m hf:… pulls, loads and answers, and the next time sends no reques
   CHECK(home.files().empty());
   const Result gone = home.ridge({"rm", "Tiny-Q4_K_M"});
   CHECK(gone.status == 1);
-  CHECK(gone.err == "ridge: error: Tiny-Q4_K_M: there is no such model here (ridge models)\n");
+  CHECK(gone.err == "ridge: error: Tiny-Q4_K_M: no such model here (see ridge models)\n");
 }
 
 TEST_CASE("rm leaves what others put there") {
@@ -81,7 +81,7 @@ TEST_CASE("rm leaves what others put there") {
   fs::copy_file(tiny_model(), home.folder / "models/Mine.gguf");
   const Result result = home.ridge({"rm", "Mine"});
   CHECK(result.status == 1);
-  CHECK(result.err.find("ridge did not pull it (folder)") != std::string::npos);
+  CHECK(result.err.find("not downloaded by ridge (folder)") != std::string::npos);
   CHECK(home.files() == std::vector<std::string>{"Mine.gguf"});
 }
 
@@ -91,15 +91,14 @@ TEST_CASE("rm takes the address of a file that was pulled, whole or not") {
   fs::create_directories(models);
   fs::copy_file(tiny_model(), models / "Tiny.gguf");
   std::ofstream(models / "Large.gguf.incomplete") << "half";
-  CHECK(
-      home.ridge({"rm", "https://example.org/a/Large.gguf?download=1"}).out.find("what was pulled of it is removed") !=
-      std::string::npos);
+  CHECK(home.ridge({"rm", "https://example.org/a/Large.gguf?download=1"}).out.find("removed the partial download") !=
+        std::string::npos);
   CHECK(home.files() == std::vector<std::string>{"Tiny.gguf"});
   CHECK(home.ridge({"rm", "https://example.org/Tiny.gguf"}).out.find("Tiny.gguf: removed") != std::string::npos);
   CHECK(home.files().empty());
   const Result gone = home.ridge({"rm", "https://example.org/Tiny.gguf"});
   CHECK(gone.status == 1);
-  CHECK(gone.err == "ridge: error: https://example.org/Tiny.gguf: there is no such model here (ridge models)\n");
+  CHECK(gone.err == "ridge: error: https://example.org/Tiny.gguf: no such model here (see ridge models)\n");
 }
 
 TEST_CASE("a pull that was killed goes on, also by two processes at once") {
@@ -129,7 +128,7 @@ TEST_CASE("a pull that was killed goes on, also by two processes at once") {
     CHECK(wait_for(pid) == (signal == SIGINT ? 130 : 128 + signal));
     CHECK(home.ridge({"models"}).out.find("Tall") == std::string::npos);
     if (signal == SIGINT) {
-      CHECK(home.ridge({"rm", "hf:acme/Tall-GGUF"}).out.find("what was pulled of it is removed") != std::string::npos);
+      CHECK(home.ridge({"rm", "hf:acme/Tall-GGUF"}).out.find("removed the partial download") != std::string::npos);
       CHECK(home.files().empty());
       sent = 0;
     }
@@ -191,7 +190,7 @@ TEST_CASE("what cannot be pulled is one line") {
     return result.err;
   };
   refusal({"pull", "hf:acme"}, 2);
-  CHECK(refusal({"pull", "hf:acme/Other"}, 1).find("there is no such repository") != std::string::npos);
+  CHECK(refusal({"pull", "hf:acme/Other"}, 1).find("the repository does not exist") != std::string::npos);
   CHECK(refusal({"run", "-m", "hf:acme/Tall-GGUF:Q9", "-p", "x"}, 1).find("there are: Q4_K_M") != std::string::npos);
   refusal({"run", "-m", "hf:acme/Tall-GGUF", "-p", "x", "--no-such-flag"}, 2);
   CHECK(hub.store.requests().empty());

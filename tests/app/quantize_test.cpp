@@ -254,7 +254,7 @@ TEST_CASE("a calibrated method goes on after a kill, and leaves nothing behind w
   CHECK((kept || std::filesystem::exists(out))); // or the kill came too late
   const Result again = ridge::tests::run(args(out));
   REQUIRE_MESSAGE(again.status == 0, again.err);
-  CHECK((again.err.find("were done before") != std::string::npos) == kept);
+  CHECK((again.err.find("were already done") != std::string::npos) == kept);
   CHECK(!std::filesystem::exists(unfinished));
   REQUIRE(ridge::tests::run(args(whole)).status == 0);
   CHECK(read_file(out) == read_file(whole));

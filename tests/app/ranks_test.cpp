@@ -79,12 +79,12 @@ TEST_CASE("ranks that do not come, or run something else, are named") {
   const std::string out = folder() / "never.npy";
   const Result alone = run_rank(0, 3, first_of_two_ports(), logits_to(out), "1");
   CHECK(alone.status == 1);
-  CHECK(alone.err == "ridge: error: rank 1, 2 of 3 did not come within 1 s (RIDGE_RANK_TIMEOUT)\n");
+  CHECK(alone.err == "ridge: error: rank 1, 2 of 3 did not connect within 1 s (RIDGE_RANK_TIMEOUT)\n");
 
   const int port = first_of_two_ports();
   const Result unanswered = run_rank(1, 2, port, logits_to(out), "1");
   CHECK(unanswered.status == 1);
-  CHECK(unanswered.err.find("rank 1: rank 0 does not answer at 127.0.0.1 port") != std::string::npos);
+  CHECK(unanswered.err.find("rank 1: no answer from rank 0 at 127.0.0.1 port") != std::string::npos);
 
   Result second;
   std::thread thread([&] {
@@ -117,7 +117,7 @@ TEST_CASE("commands that several processes cannot share are refused by every one
       CHECK(result.status == 2);
       CHECK(result.out.empty());
       CHECK(result.err.starts_with("ridge: error: " + command[0] + ": is one of 2 processes, and "));
-      CHECK(result.err.find("start it by itself, without torchrun or mpirun") != std::string::npos);
+      CHECK(result.err.find("start it directly, without torchrun or mpirun") != std::string::npos);
       CHECK(std::ranges::count(result.err, '\n') == 1);
     }
   CHECK(!std::filesystem::exists(out));
@@ -160,7 +160,7 @@ TEST_CASE("several processes refuse to measure several settings or models, befor
     for (const Result& result : run_two(command)) {
       CHECK(result.status == 2);
       CHECK(result.out.empty());
-      CHECK(result.err.find("they share out one model, with one setting, not several") != std::string::npos);
+      CHECK(result.err.find("they split a single model with one setting, not several") != std::string::npos);
     }
   }
 }
@@ -178,7 +178,7 @@ TEST_CASE("ranks of several hosts need a secret, and ranks without the same one 
   for (int rank = 0; rank < 2; ++rank) {
     const Result missing = with({"MASTER_ADDR=192.0.2.1"}, rank, first_of_two_ports());
     CHECK(missing.status == 2);
-    CHECK(missing.err.find("ranks of several hosts have to know a secret") != std::string::npos);
+    CHECK(missing.err.find("ranks on several hosts need a shared secret") != std::string::npos);
     CHECK(missing.err.find("RIDGE_RANK_SECRET_FILE") != std::string::npos);
   }
   const int port = first_of_two_ports();
@@ -187,7 +187,7 @@ TEST_CASE("ranks of several hosts need a secret, and ranks without the same one 
   const Result first = with({"RIDGE_RANK_SECRET=some-secret-of-16"}, 0, port);
   thread.join();
   CHECK(first.status == 1);
-  CHECK(first.err.find("rank 1 of 2 did not come within 1 s") != std::string::npos);
+  CHECK(first.err.find("rank 1 of 2 did not connect within 1 s") != std::string::npos);
   CHECK(second.status == 1);
   CHECK(second.err.find("ridge: error: rank 1: ") != std::string::npos);
   CHECK(!std::filesystem::exists(out));

@@ -99,10 +99,10 @@ TEST_CASE("sections of the configuration file hold for each of several models, b
     CHECK(std::ranges::count(result.err, '\n') == 1);
     return result.err;
   };
-  CHECK(holds(refusal("[model \"a\"]\nport = 1\n"), "wrong.ini:2: port is of the whole server"));
+  CHECK(holds(refusal("[model \"a\"]\nport = 1\n"), "wrong.ini:2: port applies to the whole server"));
   CHECK(holds(refusal("[model \"a\"]\n\nparallel = 0\n"), "wrong.ini:3)"));
-  CHECK(holds(refusal("", {"--pin", "c"}), "--pin c: no model is called so; there are a, b"));
-  CHECK(holds(refusal("", {"--alias", "x"}), "--alias x: of several models, say which: x=MODEL"));
+  CHECK(holds(refusal("", {"--pin", "c"}), "--pin c: unknown model; there are a, b"));
+  CHECK(holds(refusal("", {"--alias", "x"}), "--alias x: say which of the models: x=MODEL"));
 
   Served one({"--device", "cpu", "-m", folder / "a.gguf", "--alias", "mine"});
   CHECK(holds(one.ask("GET /v1/models"), "\"id\":\"mine\""));
@@ -129,7 +129,7 @@ TEST_CASE("ridge serve asks for the key in its file, and says what is wrong with
   CHECK(served.ask("GET /health").starts_with("HTTP/1.1 200"));
   const tests::Result refused = tests::run({RIDGE_BINARY, "serve", "--api-key-file", folder / "empty"});
   CHECK(refused.status == 1);
-  CHECK(refused.err.find("expected one line with the key") != std::string::npos);
+  CHECK(refused.err.find("expected the key on a single line") != std::string::npos);
 }
 
 TEST_CASE("ridge serve serves a folder's models by name") {

@@ -61,10 +61,10 @@ TEST_CASE("words of several letters behind one dash mean what they mean elsewher
   check_wrong({"run", "-cnv", "-p", "x"}, {"run: -cnv: ", "ridge chat"});
   check_wrong({"chat", "-no-cnv"}, {"chat: -no-cnv: ", "ridge run"});
   check_wrong({"run", "-p", "x", "--mlock"}, {"run: --mlock: ", "ridge fit"});
-  check_wrong({"run", "-p", "x", "--no-mmap"}, {"run: --no-mmap: ", "always mapped"});
+  check_wrong({"run", "-p", "x", "--no-mmap"}, {"run: --no-mmap: ", "always memory-mapped"});
   check_wrong({"run", "-phello"}, {"run: -phello: ", "-p hello"});
-  check_wrong({"run", "-temp", "1"}, {"run: -temp: no such option; did you mean '--temp'?"});
-  check_wrong({"run", "-xyz"}, {"run: -xyz: no such option", "ridge run --help"});
+  check_wrong({"run", "-temp", "1"}, {"run: -temp: unknown option; did you mean '--temp'?"});
+  check_wrong({"run", "-xyz"}, {"run: -xyz: unknown option", "ridge run --help"});
   check_wrong({"tokenize", "-ngl", "3", "x"}, {"tokenize: -ngl: ", "--gpu-layers"});
 }
 
@@ -88,8 +88,8 @@ TEST_CASE("the long words of other programs are known") {
 TEST_CASE("what was probably meant is asked") {
   check_wrong({"caht"}, {"unknown command 'caht'; did you mean 'chat'?"});
   check_wrong({"list"}, {"did you mean 'models'?"});
-  check_wrong({"run", "--tmep", "1", "-p", "x"}, {"run: --tmep: no such option; did you mean '--temp'?"});
-  check_wrong({"run", "--nonsense-of-mine"}, {"no such option; see ridge run --help"});
+  check_wrong({"run", "--tmep", "1", "-p", "x"}, {"run: --tmep: unknown option; did you mean '--temp'?"});
+  check_wrong({"run", "--nonsense-of-mine"}, {"unknown option; see ridge run --help"});
   check_wrong({"quantize", tiny_model(), folder() / "q.gguf", "Q4_KM"}, {"'Q4_KM'; did you mean 'Q4_K_M'?"});
   check_wrong({"inspect", tiny_model(), "--tensor", "output.weight", "--as", "Q4-0"}, {"did you mean 'Q4_0'?"});
   const std::string home = folder() / "meant";
@@ -102,13 +102,13 @@ TEST_CASE("what was probably meant is asked") {
 }
 
 TEST_CASE("words too many are named, the first of them") {
-  check_wrong({"chat", tiny_model(), "second", "third"}, {"chat: second: is one word too many"});
-  check_wrong({"doctor", "one", "two"}, {"doctor: one: takes only options"});
+  check_wrong({"chat", tiny_model(), "second", "third"}, {"chat: second: one argument too many"});
+  check_wrong({"doctor", "one", "two"}, {"doctor: one: unexpected argument; this command takes only options"});
 }
 
 TEST_CASE("a value that is missing is said by its name") {
-  check_wrong({"run", "-ngl"}, {"run: -ngl: N is missing behind it"});
-  check_wrong({"chat", "--device"}, {"chat: --device: a word is missing behind it: ", "cuda"});
+  check_wrong({"run", "-ngl"}, {"run: -ngl: expected N"});
+  check_wrong({"chat", "--device"}, {"chat: --device: expected one of: ", "cuda"});
 }
 
 TEST_CASE("ridge help is help") {
@@ -133,7 +133,7 @@ TEST_CASE("a text is written behind the model, or piped into run, alone or behin
       {"/bin/sh", "-c", std::string(RIDGE_BINARY) + " run --raw --json -n 1 -t 1 -m " + tiny_model() + " <" + file});
   CHECK(json::parse(redirected.out)["usage"]["prompt_tokens"] == hill);
   check_wrong({"run", "-m", tiny_model()}, {"run: no text", "-p TEXT"});
-  check_wrong({"run", tiny_model(), "one", "-p", "two"}, {"'one': there is a text already"});
+  check_wrong({"run", tiny_model(), "one", "-p", "two"}, {"'one': -p or -f already gives a text"});
 }
 
 TEST_CASE("a text alone is for the built-in guide") {

@@ -121,10 +121,10 @@ TEST_CASE("adapters that cannot be merged are refused") {
   CHECK(says(with([](Merging&, AdapterImage& a) {
                a.metadata.set("adapter.alora.invocation_tokens", std::vector<int32_t>{4});
              }),
-             "counts from certain tokens of a text on"));
+             "active only after certain tokens of a text"));
   CHECK(says(with([](Merging&, AdapterImage& a) {
                for (gguf::TensorInfo& info : a.infos) info.name.replace(0, 5, "blk.9");
              }),
-             "does not have: is it an adapter of another model?"));
-  CHECK(says(with([](Merging& m, AdapterImage&) { m.request.target_bpw = 4; }), "--lora goes without"));
+             "does not contain: is it an adapter for another model?"));
+  CHECK(says(with([](Merging& m, AdapterImage&) { m.request.target_bpw = 4; }), "--lora cannot be combined with"));
 }

@@ -51,23 +51,23 @@ TEST_CASE("a batch that an executor cannot run is refused by what is wrong with 
   SUBCASE("nor one without outputs") { t.outputs = {}; }
   SUBCASE("no tokens") {
     t = {{}, {}, {}, {}};
-    expected = "a batch of 0 tokens, expected 1 to 4";
+    expected = "the batch has 0 tokens, expected 1 to 4";
   }
   SUBCASE("too many tokens") {
     t = {{1, 2, 3, 4, 5}, {0, 1, 2, 3, 4}, {}, {}};
-    expected = "a batch of 5 tokens, expected 1 to 4";
+    expected = "the batch has 5 tokens, expected 1 to 4";
   }
   SUBCASE("too few positions") {
     t.positions.pop_back();
-    expected = "a batch of 3 tokens with 2 positions and 3 streams";
+    expected = "the batch has 3 tokens, but 2 positions and 3 streams";
   }
   SUBCASE("too few streams") {
     t.streams.pop_back();
-    expected = "a batch of 3 tokens with 3 positions and 2 streams";
+    expected = "the batch has 3 tokens, but 3 positions and 2 streams";
   }
   SUBCASE("too many outputs") {
     t.outputs = {0, 1, 2};
-    expected = "3 outputs of a batch are wanted, expected at most 2";
+    expected = "the batch requests 3 outputs, expected at most 2";
   }
   SUBCASE("a token past the vocabulary") {
     t.tokens[1] = 10;
@@ -87,23 +87,23 @@ TEST_CASE("a batch that an executor cannot run is refused by what is wrong with 
   }
   SUBCASE("a stream too many") {
     t.streams[2] = 2;
-    expected = "stream 2 of a batch, expected 0 to 1";
+    expected = "stream 2 of the batch is out of range, expected 0 to 1";
   }
   SUBCASE("a negative stream") {
     t.streams[2] = -1;
-    expected = "stream -1 of a batch, expected 0 to 1";
+    expected = "stream -1 of the batch is out of range, expected 0 to 1";
   }
   SUBCASE("an output past the batch") {
     t.outputs[1] = 3;
-    expected = "output 3 of a batch of 3 tokens";
+    expected = "output 3 is outside the batch of 3 tokens";
   }
   SUBCASE("a negative output") {
     t.outputs[0] = -1;
-    expected = "output -1 of a batch of 3 tokens";
+    expected = "output -1 is outside the batch of 3 tokens";
   }
   SUBCASE("input for a whole Program") {
     t.input.resize(4);
-    expected = "a batch with 4 elements of input, expected 0";
+    expected = "the batch has 4 input elements, expected 0";
   }
   CHECK(refusal([&] { check_batch(program, small_config(), t.batch()); }) == expected);
 }
@@ -114,11 +114,11 @@ TEST_CASE("the second part of a Program takes a row of input per token, or per o
   program.input = 0;
   Tokens t;
   const auto refused = [&] { return refusal([&] { check_batch(program, small_config(), t.batch()); }); };
-  CHECK(refused() == "a batch with 0 elements of input, expected 12");
+  CHECK(refused() == "the batch has 0 input elements, expected 12");
   t.input.resize(12);
   CHECK(refused() == "");
   program.values[0].gathered = true;
-  CHECK(refused() == "a batch with 12 elements of input, expected 8");
+  CHECK(refused() == "the batch has 12 input elements, expected 8");
 }
 
 TEST_CASE("a configuration out of range is refused by what is wrong with it") {
@@ -130,31 +130,32 @@ TEST_CASE("a configuration out of range is refused by what is wrong with it") {
   SUBCASE("nor one without outputs") { config.max_outputs = 0; }
   SUBCASE("context") {
     config.context = 0;
-    expected = "a context of 0, expected 1 to 2147483647";
+    expected = "the context size is 0, expected 1 to 2147483647";
   }
   SUBCASE("positions past 32 bits") {
     config.context = int64_t{1} << 31;
-    expected = "a context of 2147483648, expected 1 to 2147483647";
+    expected = "the context size is 2147483648, expected 1 to 2147483647";
   }
   SUBCASE("streams") {
     config.streams = 0;
-    expected = "a number of streams of 0, expected 1 to 2147483647";
+    expected = "the number of streams is 0, expected 1 to 2147483647";
   }
   SUBCASE("batch") {
     config.max_batch = -1;
-    expected = "a largest batch of -1, expected 1 to 2147483647";
+    expected = "the maximum batch size is -1, expected 1 to 2147483647";
   }
   SUBCASE("outputs") {
     config.max_outputs = -1;
-    expected = "a largest number of outputs of -1, expected 0 to 2147483647";
+    expected = "the maximum number of outputs is -1, expected 0 to 2147483647";
   }
   SUBCASE("threads") {
     config.threads = -1;
-    expected = "a number of threads of -1, expected 0 to 2147483647";
+    expected = "the number of threads is -1, expected 0 to 2147483647";
   }
   SUBCASE("cache types") {
     config.k_type = KvType::q8_0;
-    expected = "a q8_0 cache of keys takes heads of a multiple of 32 elements, this model's have 48; use -ctk f16";
+    expected =
+        "q8_0 keys in the KV cache need a head size that is a multiple of 32 elements, this model has 48; use -ctk f16";
   }
   CHECK(refusal([&] { check_config(program, config); }) == expected);
 }

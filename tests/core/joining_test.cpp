@@ -177,9 +177,9 @@ TEST_CASE("a proof is worth nothing another time, or for another claim") {
   }
   Joining one(rank_of(1, 2, port), kShared);
   zero.join();
-  CHECK(zero.error == "rank 1 has come twice");
+  CHECK(zero.error == "rank 1 connected twice");
   one.join();
-  CHECK(one.error == "rank 1 has come twice");
+  CHECK(one.error == "rank 1 connected twice");
 }
 
 TEST_CASE("a false rank 0 learns nothing of a rank") {
@@ -203,7 +203,7 @@ TEST_CASE("a false rank 0 learns nothing of a rank") {
     CHECK(::recv(socket, &more, 1, 0) <= 0);
     ::close(socket);
     one.join();
-    CHECK(one.error.find("does not know this rank's secret") != std::string::npos);
+    CHECK(one.error.find("has another secret") != std::string::npos);
   }
   Joining patient(rank_of(1, 2, port, 1), kShared); // another server answers, or nothing
   const int socket = ::accept(listener, nullptr, nullptr);
@@ -224,8 +224,8 @@ TEST_CASE("a rank with another secret is told so, and rank 0 says how many did n
   double patience = 0.5; // on a busy machine rank 1 may be too late
   auto [zero, one] = run(patience);
   while (zero.find("caller") == std::string::npos && patience < 500) std::tie(zero, one) = run(patience *= 10);
-  CHECK(one.find("every rank needs the same (RIDGE_RANK_SECRET)") != std::string::npos);
-  CHECK(zero == fmt::format("rank 1 of 2 did not come within {:g} s (RIDGE_RANK_TIMEOUT); 1 caller did not know the "
+  CHECK(one.find("all ranks need the same RIDGE_RANK_SECRET") != std::string::npos);
+  CHECK(zero == fmt::format("rank 1 of 2 did not connect within {:g} s (RIDGE_RANK_TIMEOUT); 1 caller had the wrong "
                             "secret (RIDGE_RANK_SECRET)",
                             patience));
 }
@@ -283,9 +283,10 @@ TEST_CASE("ranks of one host make a secret that only their user can read, and ot
       return error.what();
     }
   };
-  CHECK(problem(false).find("set RIDGE_RANK_SECRET, or RIDGE_RANK_SECRET_FILE") != std::string::npos);
+  CHECK(problem(false).find("set RIDGE_RANK_SECRET or RIDGE_RANK_SECRET_FILE") != std::string::npos);
   ::chmod(path.c_str(), 0644);
-  CHECK(problem(true).find(path + ": is no file with a secret that only its user can read") != std::string::npos);
+  CHECK(problem(true).find(path + ": expected a regular file with a secret that only its owner can read") !=
+        std::string::npos);
   std::filesystem::remove(path);
   std::filesystem::create_symlink("/dev/zero", path);
   CHECK(problem(true).find(path) != std::string::npos);

@@ -42,18 +42,18 @@ TEST_CASE("what any parser of JSON reads is read, in either order of members") {
 }
 
 TEST_CASE("what is no JSON, or too much of it, is refused in one line") {
-  CHECK(problem("{\"a\": ") == "FILE: is no JSON: at byte 7");
-  CHECK(problem("") == "FILE: is no JSON: at byte 1");
-  CHECK(problem("[1] x") == "FILE: is no JSON: at byte 5");
+  CHECK(problem("{\"a\": ") == "FILE: is not valid JSON: error at byte 7");
+  CHECK(problem("") == "FILE: is not valid JSON: error at byte 1");
+  CHECK(problem("[1] x") == "FILE: is not valid JSON: error at byte 5");
   CHECK(problem("\"\xff\"").starts_with("FILE: is no JSON"));
-  CHECK(problem("1e999") == "FILE: has a number that is too large");
+  CHECK(problem("1e999") == "FILE: contains a number that is too large");
   for (const char* open : {"[", "{\"a\":", "[{\"a\":"}) {
     CHECK(problem(repeated(open, 200'000)) == "FILE: nests deeper than 64 levels");
     CHECK(problem<Sorted>(repeated(open, 200'000)) == "FILE: nests deeper than 64 levels");
   }
   CHECK(problem("[[[]]]", {.depth = 2}) == "FILE: nests deeper than 2 levels");
-  CHECK(problem("[[],[],[]]", {.containers = 3}) == "FILE: has more than 3 objects and lists");
-  CHECK(problem(R"({"a":1,"b":2})", {.members = 1}) == "FILE: has an object of more than 1 members");
+  CHECK(problem("[[],[],[]]", {.containers = 3}) == "FILE: has more than 3 objects and arrays");
+  CHECK(problem(R"({"a":1,"b":2})", {.members = 1}) == "FILE: has an object with more than 1 members");
   CHECK(problem("[1, 2]", {.bytes = 5}) == "FILE: has 6 bytes, expected at most 5");
 }
 

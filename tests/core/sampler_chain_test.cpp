@@ -312,9 +312,9 @@ TEST_CASE("an order is read from names and from letters") {
   };
   CHECK(message([] {
           parse_order("top_k;warp\n", "--samplers");
-        }).starts_with("--samplers: there is no sampler \"warp\\x0a\""));
-  CHECK(message([] { parse_order("top_k;top-k", "--samplers"); }) == "--samplers: top_k is there twice");
+        }).starts_with("--samplers: unknown sampler \"warp\\x0a\""));
+  CHECK(message([] { parse_order("top_k;top-k", "--samplers"); }) == "--samplers: top_k is listed twice");
   CHECK(message([] {
           parse_order_letters("kz", "--sampler-seq");
-        }).starts_with("--sampler-seq: no sampler has the letter \"z\""));
+        }).starts_with("--sampler-seq: unknown sampler letter \"z\""));
 }

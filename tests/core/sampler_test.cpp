@@ -293,7 +293,7 @@ TEST_CASE("NaN logits are an error, infinite ones are not") {
     const int32_t token = sampler.sample(std::vector<float>{kInfinity, 5, kInfinity, -kInfinity});
     CHECK((token == 0 || token == 2));
   }
-  CHECK_THROWS_WITH_AS(sampler.sample(std::vector<float>(4, -kInfinity)), doctest::Contains("no token can follow"),
+  CHECK_THROWS_WITH_AS(sampler.sample(std::vector<float>(4, -kInfinity)), doctest::Contains("no token is possible"),
                        Error);
   SamplerParams every = plain_sampling();
   every.top_k = 3;
@@ -372,7 +372,7 @@ TEST_CASE("a bias is added to its token's logit before penalties, and shifts pro
   for (const auto& one : drawing.candidates()) CHECK(one.probability == doctest::Approx(one.token == 1 ? 0.2 : 0.4));
 
   params.bias = {{4, 1}};
-  CHECK_THROWS_WITH_AS(Sampler(params, 4), "a bias is for token 4, which is outside the vocabulary (0 to 3)", Error);
+  CHECK_THROWS_WITH_AS(Sampler(params, 4), "the bias for token 4 is outside the vocabulary (0 to 3)", Error);
   params.bias = {{-1, 1}};
   CHECK_THROWS_AS(Sampler(params, 4), Error);
   params.bias = {{1, NAN}};

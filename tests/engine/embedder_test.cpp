@@ -78,14 +78,14 @@ TEST_CASE("a text that does not fit the context is refused, or truncated on requ
   engine::Embedder embedder(engine::open_model(folder / "tiny.gguf", {}, models::Ending::hidden), on_cpu(4), {});
   CHECK(embedder.pooling() == Pooling::mean);
   CHECK_THROWS_WITH_AS(embedder.tokens_of("the rain", false),
-                       "a text of 9 tokens, the context holds 4: raise -c, or truncate the text", Error);
+                       "the text has 9 tokens, but the context holds 4: raise -c, or truncate the text", Error);
   const std::vector<int32_t> tokens = embedder.tokens_of("the rain", true);
   CHECK(tokens.size() == 4);
   CHECK(embedder.embed(tokens).size() == 64);
   CHECK_THROWS_AS(embedder.embed(std::vector<int32_t>(5, 7)), Error);
 
   CHECK_THROWS_WITH_AS(engine::open_model(folder / "tiny.gguf"),
-                       doctest::Contains("a llama model embeds texts and writes none; see ridge embed"), Error);
+                       doctest::Contains("a llama model only embeds texts; use ridge embed"), Error);
 }
 
 TEST_CASE("a file's pooling type is one of those known") {

@@ -200,15 +200,17 @@ TEST_CASE("--draft-model opens an EAGLE-3 head beside its model, and one of anot
   other.own_table = true;
   other.own_vocab = 20;
   write("head.gguf", *other.head_image());
-  CHECK_THROWS_WITH(engine::open_generating(options),
-                    fmt::format("{}: has a vocabulary of 40 tokens, {} one of 48: a draft head needs its model's",
-                                options.draft_model, options.model)
-                        .c_str());
+  CHECK_THROWS_WITH(
+      engine::open_generating(options),
+      fmt::format("{}: has a vocabulary of 40 tokens, but {} one of 48: a draft head needs the same vocabulary",
+                  options.draft_model, options.model)
+          .c_str());
   core::ModelOptions alone;
   alone.model = options.draft_model;
   CHECK_THROWS_WITH(
       engine::open_generating(alone),
-      fmt::format("{0}: is a draft head; name it beside its model: -m MODEL --draft-model {0}", alone.model).c_str());
+      fmt::format("{0}: this is a draft head; give it together with its model: -m MODEL --draft-model {0}", alone.model)
+          .c_str());
 }
 
 TEST_CASE("heads that know what the model says are right") {
@@ -248,14 +250,15 @@ TEST_CASE("draft heads are opened where they are to guess, and nowhere else") {
   DraftModel none = DraftModel::attention(), other = none;
   none.heads = 0;
   CHECK(opened(none, "auto").heads.empty());
-  CHECK_THROWS_WITH(opened(none, "mtp"), "draft.gguf: has no draft head; a file with one has "
-                                         "glm4moe.nextn_predict_layers and tensors blk.3.nextn.*");
+  CHECK_THROWS_WITH(
+      opened(none, "mtp"),
+      "draft.gguf: has no draft head (a file with one has glm4moe.nextn_predict_layers and tensors blk.3.nextn.*)");
   other.shape.architecture = "qwen3";
   const std::string unsupported = "draft.gguf: draft heads of qwen3 models are not supported yet";
   CHECK_THROWS_WITH(opened(other, "mtp"), unsupported.c_str());
   std::string noted;
   CHECK(opened(other, "auto", &noted).heads.empty());
-  CHECK(noted == "guessing without the file's draft head: " + unsupported);
+  CHECK(noted == "running without the file's draft head: " + unsupported);
 }
 
 TEST_CASE("a model starts with its draft heads, which guess") {

@@ -97,7 +97,7 @@ TEST_CASE("a value of a hostile file is ignored with one line") {
   expect_ignored("xtc_probability", kNan, "--xtc-probability must be");
   expect_ignored("sequence", int32_t{1}, "expected a string");
   expect_ignored("sequence", "top_k;\033[2J", "\"\\x1b[2J\"");
-  expect_ignored("sequence", ";;", "names no sampler");
+  expect_ignored("sequence", ";;", "lists no sampler");
   CHECK(take({{"mirostat", int32_t{0}}, {"xtc_probability", 0.0f}, {"xtc_threshold", 0.1f}}).notices.empty());
 }
 
@@ -135,10 +135,10 @@ TEST_CASE("a template gets its switch for reasoning, and further variables") {
   CHECK(notices.empty());
   engine::template_variables({.thinking = "off"}, chat("{{ messages[0].content }}"), notice);
   REQUIRE(notices.size() == 1);
-  CHECK(notices[0].starts_with("--thinking off: the chat template has no such switch (some"));
+  CHECK(notices[0].starts_with("--thinking off: the chat template has no such option (some"));
   engine::template_variables({.thinking = "off"}, chat("{{ reasoning_effort }}"), notice);
   REQUIRE(notices.size() == 2);
-  CHECK(notices[1].ends_with("no such switch; it takes --chat-template-kwargs '{\"reasoning_effort\": \"low\"}'"));
+  CHECK(notices[1].ends_with("no such option; use --chat-template-kwargs '{\"reasoning_effort\": \"low\"}'"));
   for (const char* wrong : {"{", "[1]", "true"})
     CHECK_THROWS_WITH_AS(engine::template_variables({.variables = wrong}, qwen, notice),
                          doctest::Contains("--chat-template-kwargs: expected a JSON object"), Error);

@@ -139,7 +139,7 @@ TEST_CASE("heads that are none are refused with their tensor") {
       return problem.what();
     }
   };
-  CHECK(error({}).ends_with("it has no classification head (cls.output.weight): this is no reranker"));
+  CHECK(error({}).ends_with("no classification head (cls.output.weight): not a reranker"));
   CHECK(error({random("cls.output.weight", kWidth, 3)}).find("has 3 outputs") != std::string::npos);
   CHECK(error({random("cls.output.weight", 32, 1)}).find("takes rows of 32") != std::string::npos);
   CHECK(error({random("cls.weight", kWidth, 32), random("cls.output.weight", kWidth, 1)}).find("has 32 outputs") !=

@@ -19,7 +19,7 @@ void check(std::string_view text) {
       ridge::core::parse_json<Json>(text);
       std::abort();
     } catch (const ridge::core::JsonError& error) {
-      if (std::string_view(error.what()).starts_with("is no JSON")) std::abort();
+      if (std::string_view(error.what()).starts_with("is not valid JSON")) std::abort();
     }
   }
 }

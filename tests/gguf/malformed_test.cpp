@@ -38,8 +38,8 @@ TEST_CASE("a file that is no GGUF is told for what it is") {
       {"\n  <html lang=en>", "HTML"},
       {std::string("PK\x03\x04\x14\0", 6), "PyTorch"},
       {"\x80\x02}q", "pickle"},
-      {"lmgg\1\0\0\0", "before GGUF"},
-      {"tjgg\3\0\0\0", "before GGUF"},
+      {"lmgg\1\0\0\0", "precedes GGUF"},
+      {"tjgg\3\0\0\0", "precedes GGUF"},
       {"\x1f\x8b\x08", "compressed"},
       {"{\"error\": \"not found\"}", "JSON"},
       {"Entry not found\n", "text: \"Entry not found"},
@@ -51,7 +51,7 @@ TEST_CASE("a file that is no GGUF is told for what it is") {
     CAPTURE(word);
     check_refused(Builder().raw(bytes), 0, {"magic", "expected \"GGUF\"", word});
   }
-  CHECK(refusal("") == "test.gguf: is empty, expected a GGUF file");
+  CHECK(refusal("") == "test.gguf: the file is empty, expected a GGUF file");
 }
 
 TEST_CASE("counts that the file cannot hold are refused before anything is allocated") {
@@ -166,9 +166,9 @@ TEST_CASE("shapes that overflow, are empty or split blocks are refused") {
                 {"dimension count of 't'", "4294967295"});
   check_refused(one({4, 0}, 0), kDims, {field, "dimension 1 is 0, expected 1 or more"});
   check_refused(one({uint64_t(-8)}, 0), kDims, {field, "dimension 0 is -8"});
-  check_refused(one({uint64_t{1} << 32, uint64_t{1} << 31}, 0), kDims, {field, "more than 2^63 weights"});
+  check_refused(one({uint64_t{1} << 32, uint64_t{1} << 31}, 0), kDims, {field, "exceeds 2^63 weights"});
   check_refused(one({uint64_t{1} << 33, uint64_t{1} << 33, uint64_t{1} << 33}, 0), kDims, {field, "2^63 weights"});
-  check_refused(one({uint64_t{1} << 62}, 0), kDims, {field, "more than 2^63 bytes"});
+  check_refused(one({uint64_t{1} << 62}, 0), kDims, {field, "exceed 2^63 bytes"});
   check_refused(one({33}, 8), kDims,
                 {field, "dimension 0 is 33, expected a multiple of the 32 weights of a Q8_0 block"});
   check_refused(one({}, 8), kDims, {field, "multiple of the 32"});

@@ -77,10 +77,10 @@ TEST_CASE("safetensors: what is wrong with a file is named") {
   CHECK(says(problem_of(SafeFile::with_header("not json", "")), "does not begin with '{'"));
   CHECK(says(problem_of(std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10)), "expected at most 100000000"));
   CHECK(says(problem_of(std::string("\x00\x01\0\0\0\0\0\0{}", 10)), "incomplete"));
-  CHECK(says(problem_of_header("{\"a\":"), "no valid JSON"));
-  CHECK(says(problem_of_header("{\"a\":1}"), "'a': a number is not expected here"));
+  CHECK(says(problem_of_header("{\"a\":"), "not valid JSON"));
+  CHECK(says(problem_of_header("{\"a\":1}"), "'a': did not expect a number here"));
   CHECK(says(problem_of_header(one(R"("dtype":"F32","shape":[4])")), "missing"));
-  CHECK(says(problem_of_header(one(R"("dtype":"F33","shape":[4],"data_offsets":[0,16])")), "'F33' is unknown"));
+  CHECK(says(problem_of_header(one(R"("dtype":"F33","shape":[4],"data_offsets":[0,16])")), "unknown dtype 'F33'"));
   CHECK(says(problem_of_header(one(R"("dtype":"F32","shape":[4],"data_offsets":[0,15])")), "15 bytes"));
   CHECK(says(problem_of_header(one(R"("dtype":"F32","shape":[8],"data_offsets":[0,32])")), "16 bytes are missing"));
   CHECK(says(problem_of_header(one(R"("dtype":"F32","shape":[4],"data_offsets":[16,0])")), "expected [begin, end]"));
@@ -125,7 +125,7 @@ TEST_CASE("safetensors: shards are found by the index, and every way to lie abou
   CHECK(b == 2);
 
   index(R"({"a":"s2.safetensors","b":"s2.safetensors"})");
-  CHECK(says(problem_of_folder(folder.path()), "does not hold it"));
+  CHECK(says(problem_of_folder(folder.path()), "does not contain it"));
   index(R"({"a":"s1.safetensors","b":"s3.safetensors"})");
   CHECK(says(problem_of_folder(folder.path()), "s3.safetensors: is missing"));
   for (const char* escape : {"../s1.safetensors", "/etc/passwd", "sub/s1.safetensors", ".safetensors", "s1.bin"}) {
@@ -143,12 +143,12 @@ TEST_CASE("safetensors: shards are found by the index, and every way to lie abou
   CHECK(says(problem_of_folder(folder.path()), "1 bytes are missing"));
   folder.write("s2.safetensors", first.bytes());
   index(R"({"a":"s1.safetensors","b":"s2.safetensors"})");
-  CHECK(says(problem_of_folder(folder.path()), "given twice"));
+  CHECK(says(problem_of_folder(folder.path()), "occurs twice"));
 }
 
 TEST_CASE("safetensors: a folder without them says what it has instead") {
   const tests::TemporaryFolder folder;
-  CHECK(says(problem_of_folder(folder.path()), "holds no .safetensors file"));
+  CHECK(says(problem_of_folder(folder.path()), "contains no .safetensors file"));
   folder.write("pytorch_model.bin", "x");
   CHECK(says(problem_of_folder(folder.path()), "pickles"));
   CHECK(says(problem_of_folder(folder / "absent"), "cannot be read"));

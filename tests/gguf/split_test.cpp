@@ -119,12 +119,12 @@ TEST_CASE("shards of different models or under wrong names are refused") {
   SUBCASE("a total that the shards do not make up") {
     const Model model;
     for (int i = 0; i < 3; ++i) model.folder.write(name_of_shard(i, 3), shard(i, 3, 4, fmt::format("t{}", i)));
-    check_says(model.refusal(), {"split.tensors.count is 4, but the 3 shards hold 3 tensors"});
+    check_says(model.refusal(), {"split.tensors.count is 4, but the 3 shards contain 3 tensors"});
   }
   SUBCASE("one tensor in two shards") {
     const Model model;
     model.folder.write(name_of_shard(2, 3), shard(2, 3, 3, "t0"));
-    check_says(model.refusal(), {model.path(2) + ": offset ", "tensor name: 't0' stands twice in the model"});
+    check_says(model.refusal(), {model.path(2) + ": offset ", "tensor name: 't0' occurs twice in the model"});
   }
   SUBCASE("a shard that was renamed") {
     const Model model;
@@ -149,5 +149,5 @@ TEST_CASE("a model of one piece may be named like a shard") {
 }
 
 TEST_CASE("a shard in memory is refused") {
-  CHECK(tests::refusal(shard(0, 3, 3, "t")) == "test.gguf: is one of 3 shards, expected a model of one piece");
+  CHECK(tests::refusal(shard(0, 3, 3, "t")) == "test.gguf: is one of 3 shards, expected a model in a single file");
 }

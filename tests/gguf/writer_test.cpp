@@ -288,7 +288,7 @@ TEST_CASE("a symbolic link is replaced, and what it points to stays") {
 
 TEST_CASE("targets that cannot be replaced are refused at once, with the reason") {
   const tests::TemporaryFolder folder;
-  CHECK_THROWS_WITH_AS(write_model("/dev/full", 10), "/dev/full: cannot be replaced: is not a regular file", Error);
+  CHECK_THROWS_WITH_AS(write_model("/dev/full", 10), "/dev/full: cannot be overwritten: is not a regular file", Error);
   CHECK_THROWS_WITH_AS(write_model(folder / ".", 10), doctest::Contains("is a directory"), Error);
   CHECK_THROWS_WITH_AS(write_model(folder / "no/such/m.gguf", 10),
                        doctest::Contains("m.gguf: cannot create: No such file or directory"), Error);

@@ -50,7 +50,7 @@ TEST_CASE("a file of any address is pulled, and one that changed meanwhile from 
   const Place place[] = {{Source::ridge, puller.options.downloads}};
   CHECK(remove_model(local_models(place).at(0)) == 3'000'000);
   CHECK(holds(puller.refusal(server.address() + "/Other-Q8_0.gguf"), "status 404"));
-  CHECK(holds(puller.refusal(server.address() + "/page.html"), "names no GGUF file"));
+  CHECK(holds(puller.refusal(server.address() + "/page.html"), "not a GGUF file"));
   CHECK(holds(puller.refusal("http://127.0.0.1:1/x.gguf"), "127.0.0.1"));
 }
 
@@ -78,8 +78,8 @@ TEST_CASE("a file that is there already is checked where the server has a hash, 
   CHECK(puller.pull(url).path == there);
   CHECK(read_whole(there) == other);
   REQUIRE(puller.notes.size() == 1);
-  CHECK(puller.notes[0] == "Wide-Q8_0.gguf: is there already with the right size and was not fetched again; the server "
-                           "has no checksum");
+  CHECK(puller.notes[0] ==
+        "Wide-Q8_0.gguf: already exists with the right size, not downloaded again; the server has no checksum");
   puller.notes.clear();
   hash = sha256_of(kBig);
   SUBCASE("another file") {
@@ -89,19 +89,18 @@ TEST_CASE("a file that is there already is checked where the server has a hash, 
     CHECK(read_whole(there) == kBig);
     REQUIRE(puller.notes.size() == 2);
     CHECK(puller.notes[0] ==
-          "Wide-Q8_0.gguf: the file that is there has another SHA-256 than the server's; fetching it "
-          "again");
+          "Wide-Q8_0.gguf: the existing file has another SHA-256 than the server's; downloading it again");
     REQUIRE_FALSE(shown.empty());
     CHECK(shown[0] == "checking Wide-Q8_0.gguf");
     puller.notes.clear();
     server.clear();
     CHECK(puller.pull(url).path == there);
     CHECK(server.requests().size() == 1);
-    CHECK(puller.notes == std::vector<std::string>{"Wide-Q8_0.gguf: is there already, with the right SHA-256"});
+    CHECK(puller.notes == std::vector<std::string>{"Wide-Q8_0.gguf: already exists with the right SHA-256"});
   }
   SUBCASE("another file, and nothing to be had") {
     hash = std::string(64, 'a');
-    CHECK(holds(puller.refusal(url), "has the SHA-256 "));
+    CHECK(holds(puller.refusal(url), "the SHA-256 is "));
     CHECK(read_whole(there) == other);
   }
   SUBCASE("cancelled") {

@@ -123,9 +123,9 @@ TEST_CASE("a file is fetched through redirects, within limits of bytes and time"
   CHECK(refusal(server.address() + "/file", {.bytes = 3, .seconds = 60, .may_connect = anywhere}) ==
         "has more than 3 bytes");
   CHECK(refusal(server.address() + "/endless", limits) == "has more than 1000 bytes");
-  CHECK(refusal(server.address() + "/gone", limits) == "cannot be fetched: the server answers with status 404");
+  CHECK(refusal(server.address() + "/gone", limits) == "cannot be fetched: the server answered with status 404");
   CHECK(refusal(server.address() + "/round", limits).find("redirect") != std::string::npos);
-  CHECK(refusal(server.address() + "/local", limits).find("is no address of https") != std::string::npos);
+  CHECK(refusal(server.address() + "/local", limits).find("is not an https address") != std::string::npos);
   CHECK(refusal(server.address() + "/slow", {.bytes = 1 << 20, .seconds = 0.2, .may_connect = anywhere}) ==
         "cannot be fetched: it takes longer than 0.2 s");
 }
@@ -143,7 +143,7 @@ TEST_CASE("nothing is fetched from this machine, whatever it is called and howev
     CAPTURE(host);
     CHECK(refusal("http://" + host + port + "/", limits).find("cannot be fetched: ") == 0);
   }
-  CHECK(refusal("http://127.0.0.1" + port, limits) == "cannot be fetched: its address is not of the public internet");
+  CHECK(refusal("http://127.0.0.1" + port, limits) == "cannot be fetched: its address is not on the public internet");
   ::unsetenv("http_proxy");
   CHECK(server.requests().empty());
 
@@ -156,7 +156,7 @@ TEST_CASE("nothing is fetched from this machine, whatever it is called and howev
     return reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr == htonl(INADDR_LOOPBACK);
   };
   CHECK(refusal(elsewhere.address(), {.bytes = 1000, .seconds = 60, .may_connect = only_one}) ==
-        "cannot be fetched: its address is not of the public internet");
+        "cannot be fetched: its address is not on the public internet");
   CHECK(elsewhere.requests().size() == 1);
   CHECK(server.requests().empty());
 }

@@ -197,5 +197,5 @@ TEST_CASE("the token is found where Hugging Face's tools keep it") {
   CHECK(token_with({{"HOME", ""}}) == "");
   const std::string bad = folder / "bad";
   CHECK_THROWS_WITH_AS(token_with({{"HF_TOKEN_PATH", bad}}),
-                       (bad + ": holds no token: it has characters that no token has").c_str(), Error);
+                       (bad + ": contains no valid token: unexpected characters").c_str(), Error);
 }

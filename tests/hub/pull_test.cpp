@@ -48,8 +48,7 @@ TEST_CASE("a pull fills Hugging Face's cache, asks in ranges, and gives the toke
   CHECK(puller.pull("hf:acme/Tall-GGUF:q4_k_m").path == pulled.path);
   CHECK(hub.store.requests().empty());
   CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF/Tall-Q8_0.gguf").path) == kSmall);
-  CHECK(puller.refusal("hf:acme/Tall-GGUF:Q2_K") ==
-        "hf:acme/Tall-GGUF:Q2_K: there is no Q2_K; there are: Q8_0, Q4_K_M");
+  CHECK(puller.refusal("hf:acme/Tall-GGUF:Q2_K") == "hf:acme/Tall-GGUF:Q2_K: has no Q2_K; available: Q8_0, Q4_K_M");
 
   // Other tools find it; `rm` removes only it.
   const Place place[] = {{Source::hugging_face, puller.options.cache}};
@@ -73,7 +72,7 @@ TEST_CASE("what is named by its file is pulled and removed whatever its name, an
                {"mmproj-Tall-00002-of-00002.gguf", "right"},
                {"Tall-MTP-Q8_0.gguf", kSmall}};
   Puller puller(hub.hub.address());
-  CHECK(puller.refusal("hf:acme/Tall-GGUF:Q4_K_M") == "hf:acme/Tall-GGUF:Q4_K_M: there is no Q4_K_M; there are: Q8_0");
+  CHECK(puller.refusal("hf:acme/Tall-GGUF:Q4_K_M") == "hf:acme/Tall-GGUF:Q4_K_M: has no Q4_K_M; available: Q8_0");
   const Place place[] = {{Source::hugging_face, puller.options.cache}};
   for (const char* file : {"mtp-Tall-Q4_K_M.gguf", "mmproj-Tall-00001-of-00002.gguf"}) {
     const Reference named = *parse_reference(fmt::format("hf:acme/Tall-GGUF/{}", file));
@@ -114,7 +113,7 @@ TEST_CASE("the best encoder of pictures comes along with a model, and goes with 
   CHECK(read_whole(at + "sub/mmproj-F16.gguf") == "f16");
   puller.options.projector = "Q2_K";
   CHECK(puller.refusal("hf:acme/Tall-GGUF") ==
-        "hf:acme/Tall-GGUF: there is no encoder of pictures Q2_K; there are: mmproj-BF16.gguf, mmproj-F32.gguf, "
+        "hf:acme/Tall-GGUF: no image or audio encoder Q2_K; available: mmproj-BF16.gguf, mmproj-F32.gguf, "
         "mmproj-Q8_0.gguf, sub/mmproj-F16.gguf");
 
   const auto remove = [&](const char* name) {
@@ -149,8 +148,9 @@ TEST_CASE("an encoder that is another model's is not pulled, and one that breaks
   hub.files = {{"x-Q4_K_M.gguf", "x"}, {"mmproj-a.gguf", "a"}, {"mmproj-b.gguf", "b"}};
   puller.notes.clear();
   puller.pull("hf:acme/Tall-GGUF");
-  CHECK(std::ranges::count(puller.notes, "its encoder of pictures may be mmproj-a.gguf, mmproj-b.gguf: --mmproj names "
-                                         "one") == 1);
+  CHECK(std::ranges::count(
+            puller.notes,
+            "several image or audio encoders match: mmproj-a.gguf, mmproj-b.gguf: choose one with --mmproj") == 1);
 }
 
 TEST_CASE("all parts of a split model are pulled, and what others put there is not removed") {
@@ -286,7 +286,7 @@ TEST_CASE("a wrong hash is said, and nothing of it stays") {
     other[1'500'000] ^= 1;
     return send_file(request, reply, other);
   };
-  CHECK(holds(puller.refusal("hf:acme/Tall-GGUF"), "has the SHA-256 "));
+  CHECK(holds(puller.refusal("hf:acme/Tall-GGUF"), "the SHA-256 is "));
   CHECK(puller.files().empty());
   hub.store_before = [](const HttpRequest&, const HttpReply&) { return false; };
   CHECK(read_whole(puller.pull("hf:acme/Tall-GGUF").path) == kBig);
@@ -306,18 +306,18 @@ TEST_CASE("hubs that refuse or misbehave are one line, and no model appears") {
       return true;
     };
   };
-  CHECK(holds(at_hub(answer(404, "", "X-Error-Code: RepoNotFound\r\n")), "there is no such repository"));
+  CHECK(holds(at_hub(answer(404, "", "X-Error-Code: RepoNotFound\r\n")), "the repository does not exist"));
   CHECK(holds(at_hub(answer(404, "", "X-Error-Code: RevisionNotFound\r\n")), "there is no such revision"));
-  CHECK(holds(at_hub(answer(401, "", "X-Error-Code: GatedRepo\r\n")), "is gated: accept its terms at"));
+  CHECK(holds(at_hub(answer(401, "", "X-Error-Code: GatedRepo\r\n")), "gated model: accept its terms at"));
   CHECK(holds(at_hub(answer(401, "")), "set HF_TOKEN"));
   CHECK(holds(at_hub(answer(403, "")), "is gated"));
   CHECK(holds(at_hub(answer(418, "")), "status 418"));
-  CHECK(holds(at_hub(answer(200, "no json")), "is no JSON"));
+  CHECK(holds(at_hub(answer(200, "no json")), "is not valid JSON"));
   CHECK(holds(at_hub(answer(200, "[]")), "expected"));
   CHECK(holds(at_hub(answer(200, R"({"sha": "../../x"})")), "expected"));
-  CHECK(holds(at_hub(answer(302, "", "Location: /again\r\n")), "redirect to redirect"));
-  CHECK(holds(at_hub(answer(302, "")), "leads nowhere"));
-  CHECK(holds(at_hub(answer(302, "", "Location: file:///etc/passwd\r\n")), "is no address"));
+  CHECK(holds(at_hub(answer(302, "", "Location: /again\r\n")), "redirects more than"));
+  CHECK(holds(at_hub(answer(302, "")), "redirects to no address"));
+  CHECK(holds(at_hub(answer(302, "", "Location: file:///etc/passwd\r\n")), "not an address"));
   CHECK(holds(at_hub([](const HttpRequest&, const HttpReply& reply) {
                 reply.raw("HTTP/1.1 200 x\r\n");
                 while (reply.raw("X-More: " + std::string(60'000, 'x') + "\r\n")) {
@@ -346,15 +346,15 @@ TEST_CASE("hubs that refuse or misbehave are one line, and no model appears") {
   };
   for (const char* path :
        {"../x-Q4_K_M.gguf", "/etc/x.gguf", "a/../../x.gguf", "a//x.gguf", "./x.gguf", "x\\n.gguf", "x\\u0000.gguf"})
-    CHECK_MESSAGE(holds(at_hub(tree(entry(path))), "has no whole GGUF model"), path);
+    CHECK_MESSAGE(holds(at_hub(tree(entry(path))), "contains no complete GGUF model"), path);
   for (const char* size : {"0", "-1", "1e30", "\"5\"", "99999999999999999", "null"})
-    CHECK_MESSAGE(holds(at_hub(tree(entry("x.gguf", size))), "has no whole GGUF model"), size);
-  CHECK(holds(at_hub(tree(entry("x.gguf", "5", "../../../x"))), "has no whole GGUF model"));
+    CHECK_MESSAGE(holds(at_hub(tree(entry("x.gguf", size))), "contains no complete GGUF model"), size);
+  CHECK(holds(at_hub(tree(entry("x.gguf", "5", "../../../x"))), "contains no complete GGUF model"));
   CHECK(holds(at_hub(tree(entry("x.gguf", "17000000000000"))), "the disk has"));
   CHECK(holds(at_hub(tree(std::string(size_t{30} << 20, '['))), "nests deeper than"));
   std::string lists = "[[]";
   for (int i = 0; i < 300'000; ++i) lists += ",[]";
-  CHECK(holds(at_hub(tree(lists + "]")), "objects and lists"));
+  CHECK(holds(at_hub(tree(lists + "]")), "objects and arrays"));
   CHECK(puller.files().empty());
   CHECK_FALSE(puller.has_model());
   hub.before = [](const HttpRequest&, const HttpReply&) { return false; };
@@ -365,9 +365,9 @@ TEST_CASE("hubs that refuse or misbehave are one line, and no model appears") {
   };
   CHECK(holds(at_store(answer(404, "")), "there is no such"));
   CHECK(holds(at_store(answer(416, "")), "status 416"));
-  CHECK(holds(at_store(answer(206, "12345", "Content-Range: bytes 7-11/3000000\r\n")), "asked for the bytes"));
-  CHECK(holds(at_store(answer(206, "12345", "Content-Range: bytes 0-4/5\r\n")), "asked for the bytes"));
-  CHECK(holds(at_store(answer(206, "12345")), "asked for the bytes"));
+  CHECK(holds(at_store(answer(206, "12345", "Content-Range: bytes 7-11/3000000\r\n")), "requested bytes"));
+  CHECK(holds(at_store(answer(206, "12345", "Content-Range: bytes 0-4/5\r\n")), "requested bytes"));
+  CHECK(holds(at_store(answer(206, "12345")), "requested bytes"));
   CHECK(holds(at_store(answer(200, "12345")), "the server sends 5"));
   CHECK(holds(at_store([](const HttpRequest&, const HttpReply& reply) { return reply.raw("nonsense\r\n\r\n"); }),
               "Tall-Q4_K_M.gguf: "));
@@ -425,7 +425,7 @@ TEST_CASE("a pipe in place of a part is refused, never waited for") {
   REQUIRE(blobs.size() == 1);
   std::filesystem::remove(blobs[0]);
   REQUIRE(::mkfifo((blobs[0].string() + ".ridge.incomplete").c_str(), 0600) == 0);
-  CHECK(holds(puller.refusal("hf:acme/Tall-GGUF"), "is no regular file"));
+  CHECK(holds(puller.refusal("hf:acme/Tall-GGUF"), "is not a regular file"));
 }
 
 TEST_CASE("of many models of a type some are named") {

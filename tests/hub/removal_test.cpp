@@ -33,7 +33,7 @@ TEST_CASE("files instead of links are removed where their hash says that ridge p
   SUBCASE("another file") {
     std::ofstream(second, std::ios::binary) << "mine";
     const std::vector<std::string> before = puller.files();
-    CHECK_THROWS_WITH_AS(remove_model(local_models(place).at(0)), doctest::Contains("ridge did not pull it"), Error);
+    CHECK_THROWS_WITH_AS(remove_model(local_models(place).at(0)), doctest::Contains("not downloaded by ridge"), Error);
     CHECK(puller.files() == before);
     fs::remove(second);
     CHECK(remove_model(local_models(place).at(0)) == 1000);

@@ -45,7 +45,7 @@ TEST_CASE("a search asks the hub for GGUF repositories by downloads, with its wo
   CHECK(offered[1].reference == "hf:acme/Tall-GGUF:Q8_0");
 
   hub.before = [](const HttpRequest&, const HttpReply& reply) { return reply.send(404, "no"), true; };
-  CHECK_THROWS_WITH_AS(search(connection, "tall", 5), doctest::Contains("answers a search with status 404"), Error);
+  CHECK_THROWS_WITH_AS(search(connection, "tall", 5), doctest::Contains("answered the search with status 404"), Error);
 }
 
 TEST_CASE("models of one type are offered by their files") {

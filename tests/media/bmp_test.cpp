@@ -169,24 +169,25 @@ TEST_CASE("a BMP that is broken, too large or of another kind is one line of err
        {plain, runs, BmpFile{5, 4, 1, 12}, BmpFile{5, 4, 16, 124, kByFields, 0, {0xf800, 0x7e0, 0x1f}}})
     for (size_t size = 0; size < file.text().size() - 3; ++size) {
       CAPTURE(size);
-      CHECK(has(refusal_of_bmp(file.text().substr(0, size)), size < 18 ? "" : "ends early"));
+      CHECK(has(refusal_of_bmp(file.text().substr(0, size)), size < 18 ? "" : "file is truncated"));
     }
   CHECK(has(refusal_of_bmp(plain.text(), {.pixels = 19}), "is 5 × 4 pixels, expected at most 19"));
   for (const int32_t side : {0, -1})
     CHECK(has(with(plain, [&](BmpFile& f) { f.width = side, f.data = "x"; }), "no pixels"));
   CHECK(
       has(with(plain, [](BmpFile& f) { f.width = 1 << 30, f.height = INT32_MIN, f.data = "x"; }), "2147483648 pixels"));
-  CHECK(has(with(plain, [](BmpFile& f) { f.width = f.height = 9000, f.data = "x"; }), "ends early"));
+  CHECK(has(with(plain, [](BmpFile& f) { f.width = f.height = 9000, f.data = "x"; }), "file is truncated"));
   CHECK(has(with(plain, [](BmpFile& f) { f.header = 41; }), "a header of 41 bytes, expected 12, 40"));
-  CHECK(has(with(plain, [](BmpFile& f) { f.bits = 2; }), "2 bits a pixel, expected 1, 4, 8"));
-  CHECK(has(with(plain, [](BmpFile& f) { f.compression = 5; }), "compression 5 with 24 bits a pixel: save it as PNG"));
+  CHECK(has(with(plain, [](BmpFile& f) { f.bits = 2; }), "2 bits per pixel, expected 1, 4, 8"));
+  CHECK(
+      has(with(plain, [](BmpFile& f) { f.compression = 5; }), "compression 5 with 24 bits per pixel: save it as PNG"));
   CHECK(has(with(runs, [](BmpFile& f) { f.bits = 4; }), "compression 1 with 4 bits"));
-  CHECK(has(with(runs, [](BmpFile& f) { f.height = -4; }), "compression 1 with 8 bits a pixel from the top"));
-  CHECK(has(with(runs, [](BmpFile& f) { f.colors = 1; }), "a colour that is not there"));
+  CHECK(has(with(runs, [](BmpFile& f) { f.height = -4; }), "compression 1 with 8 bits per pixel from the top"));
+  CHECK(has(with(runs, [](BmpFile& f) { f.colors = 1; }), "a colour outside its palette"));
   CHECK(has(refusal_of_bmp(BmpFile{1, 1, 32, 40, kByFields, 0, {0xf0f, 1, 2}}.text()), "bit field 0xf0f has gaps"));
   std::string far = plain.text();
   far.replace(10, 4, "\xff\xff\xff\xff");
-  CHECK(has(refusal_of_bmp(far), "ends early"));
+  CHECK(has(refusal_of_bmp(far), "file is truncated"));
 }
 
 TEST_CASE("a text that begins with BM is no picture") {

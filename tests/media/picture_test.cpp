@@ -234,7 +234,7 @@ TEST_CASE("of a GIF the first frame is taken, as it lies on the canvas") {
   CHECK(decode(gif(2, 1, {{1, 0, 3, 2, {1, 2, 2, 2, 2, 2}}})).rgb == joined({white, green})); // cropped
   // Interlaced frames store lines 0, 4, 2, 1, 3.
   CHECK(decode(gif(1, 5, {{0, 0, 1, 5, {0, 1, 2, 3, 0}, true}})).rgb == joined({red, {9, 8, 7}, blue, red, green}));
-  CHECK(refusal(gif(2, 2, {})) == "picture: cannot be decoded: it has no frame");
+  CHECK(refusal(gif(2, 2, {})) == "picture: cannot be decoded: it contains no frame");
   CHECK(refusal(gif(60000, 60000, {whole})).find("is 60000 × 60000 pixels") != std::string::npos);
   CHECK(refusal(gif(2, 2, {{0, 0, 60000, 60000, {0, 1}}})).find("is 60000 × 60000 pixels") != std::string::npos);
 }
@@ -296,7 +296,7 @@ TEST_CASE("what is no whole picture is one line of error") {
       CHECK(line.starts_with("picture: "));
       CHECK(line.find('\n') == line.npos);
     }
-  CHECK(refusal("BM and more") == "picture: is no picture that can be read: expected JPEG, PNG, WebP, GIF, BMP or PPM");
+  CHECK(refusal("BM and more") == "picture: is not a supported image: expected JPEG, PNG, WebP, GIF, BMP or PPM");
   CHECK(refusal("P6 0 4 255\n") == "picture: has no pixels");
   CHECK(refusal("P6 four 4 255\n").find("has no number") != std::string::npos);
 }

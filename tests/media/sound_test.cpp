@@ -113,19 +113,19 @@ TEST_CASE("sounds that are malformed or beyond a limit are one line of error") {
     CHECK(line.starts_with("sound: "));
     CHECK(line.find('\n') == line.npos);
   }
-  CHECK(mentions(sound_refusal("text"), "is no sound that can be read: expected WAV, FLAC, MP3 or Ogg"));
-  CHECK(
-      mentions(sound_refusal(std::string(4, '\0') + "ftypM4A "), "is MPEG-4 (m4a), which cannot be read: make it WAV"));
+  CHECK(mentions(sound_refusal("text"), "is not a supported audio file: expected WAV, FLAC, MP3 or Ogg"));
+  CHECK(mentions(sound_refusal(std::string(4, '\0') + "ftypM4A "),
+                 "is MPEG-4 (m4a), which is not supported: convert it to WAV"));
   CHECK(mentions(sound_refusal("\x1a\x45\xdf\xa3 webm"), "is WebM or Matroska"));
   CHECK(mentions(sound_refusal(wav({.code = 6, .bits = 8}, "aa")), "is a WAV file of format 6 with 8 bits"));
   CHECK(mentions(sound_refusal(wav({.bits = 12}, "aa")), "of format 1 with 12 bits"));
   CHECK(mentions(sound_refusal(wav({.channels = 0}, "aa")), "0 channels"));
   CHECK(mentions(sound_refusal(wav({.rate = 0}, "aa")), "has a rate of 0 samples a second"));
   CHECK(mentions(sound_refusal(wav({}, "")), "has no samples"));
-  CHECK(mentions(sound_refusal(riff(riff_chunk("data", "aa"))), "has samples before it says what they are"));
+  CHECK(mentions(sound_refusal(riff(riff_chunk("data", "aa"))), "has samples before its format chunk"));
   CHECK(mentions(sound_refusal(riff(wav_format({}))), "it has no samples"));
   CHECK(mentions(sound_refusal(wav({.code = 3, .bits = 32}, bytes_of(0x7fc00000, 4))),
-                 "has samples that are no numbers"));
+                 "has samples that are not finite"));
   CHECK(mentions(sound_refusal(file, {.bytes = 9}), "bytes, expected at most 9"));
   CHECK(mentions(sound_refusal(wav({.rate = 100}, std::string(400, '\1')), {.seconds = 2}),
                  "takes 2 seconds, expected less than"));
@@ -145,7 +145,7 @@ TEST_CASE("the first bytes tell a sound from a picture") {
   const std::string path = folder.write("b.wav", wav({}, bytes_of(0x4000, 2)));
   CHECK(std::get<Sound>(media::read_medium(path)).samples == std::vector<float>{0.5f});
   CHECK_THROWS_WITH_AS(media::read_sound(path, {.bytes = 9}), doctest::Contains("expected at most 9"), core::Error);
-  CHECK_THROWS_WITH_AS(media::decode_medium(std::as_bytes(std::span(path)), "x"), doctest::Contains("and no sound"),
+  CHECK_THROWS_WITH_AS(media::decode_medium(std::as_bytes(std::span(path)), "x"), doctest::Contains("or audio file"),
                        core::Error);
 }
 

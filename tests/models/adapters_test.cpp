@@ -203,35 +203,35 @@ TEST_CASE("adapters that are none or of another model are refused with a line") 
   const auto nothing = [](AdapterImage&) {};
   CHECK(spoiled(nothing) == "accepted");
   CHECK(spoiled([](AdapterImage& a) { a.metadata.set("general.type", "model"); }) ==
-        "adapter.gguf: is no adapter: general.type is 'model', expected 'adapter'");
+        "adapter.gguf: not an adapter: general.type is 'model', expected 'adapter'");
   CHECK(spoiled([](AdapterImage& a) { a.metadata.set("adapter.type", "control_vector"); }) ==
-        "adapter.gguf: an adapter of type 'control_vector'; only 'lora' is known");
+        "adapter.gguf: unsupported adapter type 'control_vector', expected 'lora'");
   CHECK(spoiled([](AdapterImage& a) { a.metadata.set("general.architecture", "qwen3"); }) ==
-        "adapter.gguf: an adapter of a qwen3 model, and m.gguf is a llama model");
+        "adapter.gguf: adapter for a qwen3 model, but m.gguf is a llama model");
   CHECK(spoiled([](AdapterImage& a) { a.infos.pop_back(), a.values.pop_back(); }) ==
-        "adapter.gguf: tensor blk.0.attn_q.weight.lora_a is there without blk.0.attn_q.weight.lora_b");
+        "adapter.gguf: tensor blk.0.attn_q.weight.lora_a has no matching blk.0.attn_q.weight.lora_b");
   CHECK(spoiled([](AdapterImage& a) { a.infos[1].name = "blk.0.attn_q.weight"; }) ==
-        "adapter.gguf: tensor blk.0.attn_q.weight ends in neither .lora_a nor .lora_b");
+        "adapter.gguf: tensor blk.0.attn_q.weight ends with neither .lora_a nor .lora_b");
   CHECK(spoiled([](AdapterImage& a) { a.infos.clear(), a.values.clear(); }) ==
-        "adapter.gguf: an adapter without tensors");
+        "adapter.gguf: the adapter has no tensors");
   CHECK(spoiled([](AdapterImage& a) {
           a.infos[0].dims = {32, 8};
-        }) == "adapter.gguf: blk.0.attn_q.weight: .lora_a [32, 8] and .lora_b [4, 64] do not fit each other");
+        }) == "adapter.gguf: blk.0.attn_q.weight: .lora_a [32, 8] and .lora_b [4, 64] do not match");
   CHECK(spoiled([](AdapterImage& a) {
           a.infos[0].dims = {16, 4}, a.values[0].resize(64);
-        }) ==
-        "adapter.gguf: blk.0.attn_q.weight: is of another model: it is for a matrix [16, 64], and that of m.gguf is "
-        "[64, 64]");
-  CHECK(spoiled([](AdapterImage& a) {
-          for (gguf::TensorInfo& info : a.infos) info.name.replace(0, 5, "blk.7");
-        }) ==
-        "adapter.gguf: changes blk.7.attn_q.weight, which m.gguf does not have: is it an adapter of another model?");
+        }) == "adapter.gguf: blk.0.attn_q.weight: made for another model: it expects a matrix [16, 64], but that of "
+              "m.gguf is [64, 64]");
+  CHECK(
+      spoiled([](AdapterImage& a) {
+        for (gguf::TensorInfo& info : a.infos) info.name.replace(0, 5, "blk.7");
+      }) ==
+      "adapter.gguf: changes blk.7.attn_q.weight, which m.gguf does not contain: is it an adapter for another model?");
   CHECK(spoiled([](AdapterImage& a) { a.values[1][5] = INFINITY; }) ==
-        "adapter.gguf: tensor blk.0.attn_q.weight.lora_b has numbers that are infinite or none, in row 1");
+        "adapter.gguf: tensor blk.0.attn_q.weight.lora_b has NaN or infinite values in row 1");
   CHECK(spoiled([](AdapterImage& a) { a.metadata.set("adapter.lora.alpha", -1.0f); }) ==
         "adapter.gguf: adapter.lora.alpha is -1");
   CHECK(spoiled([](AdapterImage& a) { a.metadata.set("adapter.alora.invocation_tokens", std::vector<int32_t>{-4}); }) ==
-        "adapter.gguf: adapter.alora.invocation_tokens is no list of tokens");
+        "adapter.gguf: adapter.alora.invocation_tokens is not a list of tokens");
   CHECK(models::is_adapter(AdapterImage("llama").file()));
   CHECK(!models::is_adapter(model));
 }

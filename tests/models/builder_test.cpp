@@ -141,7 +141,7 @@ TEST_CASE("hyperparameters that change the computation and are not supported are
   CHECK(with(llama, "attention.sliding_window", uint32_t{4096}) ==
         "small.gguf: llama.attention.sliding_window is 4096: sliding windows are not supported yet");
   CHECK(with(llama, "attn_logit_softcapping", 50.0f) ==
-        "small.gguf: llama.attn_logit_softcapping is 50: soft caps of attention's scores are not supported yet");
+        "small.gguf: llama.attn_logit_softcapping is 50: soft caps of attention scores are not supported yet");
   CHECK(with(llama, "logit_scale", 0.25f) ==
         "small.gguf: llama.logit_scale is 0.25: a scale of logits is not supported yet");
   CHECK(with(llama, "use_parallel_residual", true) ==
@@ -167,8 +167,7 @@ TEST_CASE("a tensor that no op would use is refused by name") {
     return image.refusal();
   };
   CHECK(with(ModelImage::with_experts("qwen3moe"), "blk.1.exp_probs_b.bias") ==
-        "small.gguf: tensor blk.1.exp_probs_b.bias has no place in a qwen3moe model: what it is for is not supported "
-        "yet");
+        "small.gguf: tensor blk.1.exp_probs_b.bias is not used by qwen3moe models: its purpose is not supported yet");
   CHECK(with(ModelImage::dense("llama"), "blk.0.attn_q_norm.weight").find("attn_q_norm") != std::string::npos);
   // zeros are refused
   CHECK(with(ModelImage::dense("llama"), "rope_freqs.weight").find("above 0") != std::string::npos);
@@ -205,7 +204,7 @@ TEST_CASE("windows, soft caps, sinks and caches of other layers reach the ops of
       x, 0, {.rope = Rope::split, .window = 7, .chunked = true, .soft_cap = 30.0, .sinks = true, .gate_matrix = true});
   CHECK(message_of([&] { b.attention(x, 1, {.soft_cap = 0.0, .kv_of = 5}); }).find("layer 5 has no keys") !=
         std::string::npos);
-  CHECK(message_of([&] { b.attention(x, 1, {.kv_heads = 4, .soft_cap = 0.0, .kv_of = 0}); }).find("other heads") !=
+  CHECK(message_of([&] { b.attention(x, 1, {.kv_heads = 4, .soft_cap = 0.0, .kv_of = 0}); }).find("different heads") !=
         std::string::npos);
   CHECK(message_of([&] { b.attention(x, 1, {.soft_cap = -1.0}); }).find("expected a number above 0") !=
         std::string::npos);

@@ -170,12 +170,12 @@ TEST_CASE("a draft head splits behind its layer, too") {
 TEST_CASE("a file without a usable draft head is refused with one line") {
   DraftModel model = DraftModel::attention();
   CHECK(message_of([&] { models::build_draft_head(model.open(), 1); }) ==
-        "draft.gguf: has 1 draft heads, none of number 1");
+        "draft.gguf: has 1 draft heads, but no number 1");
   model.heads = 0;
   const gguf::File without = model.open();
   CHECK(models::draft_heads(without) == 0);
   CHECK(message_of([&] { models::build_draft_head(without); }) ==
-        "draft.gguf: has no draft head; a file with one has glm4moe.nextn_predict_layers and tensors blk.3.nextn.*");
+        "draft.gguf: has no draft head (a file with one has glm4moe.nextn_predict_layers and tensors blk.3.nextn.*)");
   CHECK_NOTHROW(models::build_program(without, models::Ending::drafted)); // a separate file may have the head
   DraftModel other = DraftModel::attention();
   other.shape.architecture = "qwen3";

@@ -102,30 +102,29 @@ TEST_CASE("an EAGLE-3 head of another model is refused with one line") {
   EaglePair other;
   other.model_layers = 3;
   CHECK(refusal(other, {}) ==
-        "eagle3.gguf: takes what goes into layer 4, model.gguf has 3 layers: it is the draft head "
-        "of another model");
+        "eagle3.gguf: reads the input of layer 4, but model.gguf has 3 layers: it is a draft head for another model");
   other = {};
   other.model_width = 32;
-  CHECK(refusal(other, {}) ==
-        "eagle3.gguf: takes rows of 64 elements, those of model.gguf have 32: it is the draft head of another model");
+  CHECK(
+      refusal(other, {}) ==
+      "eagle3.gguf: reads rows of 64 elements, but those of model.gguf have 32: it is a draft head for another model");
   other = {};
   other.width = 32;
-  CHECK(refusal({}, other) ==
-        "eagle3.gguf: takes the table of tokens of model.gguf, whose rows have 64 elements and not "
-        "32: it is the draft head of another model");
+  CHECK(refusal({}, other) == "eagle3.gguf: uses the token embeddings of model.gguf, whose rows have 64 elements "
+                              "instead of 32: it is a draft head for another model");
   other = {};
   other.own_table = true;
   other.vocab = 50;
   CHECK(refusal({}, other) ==
-        "eagle3.gguf: has a vocabulary of 50 tokens, model.gguf one of 48: a draft head needs its model's");
+        "eagle3.gguf: has a vocabulary of 50 tokens, but model.gguf one of 48: a draft head needs the same vocabulary");
   other = {};
   other.vocabulary_stride = 3;
-  CHECK(refusal({}, other) == "eagle3.gguf: tensor d2t has token 48, expected each once and all of the model's 48");
+  CHECK(refusal({}, other) == "eagle3.gguf: tensor d2t contains token 48, expected distinct token ids below 48");
   other.vocabulary_stride = 0;
-  CHECK(refusal({}, other) == "eagle3.gguf: tensor d2t has token 0, expected each once and all of the model's 48");
+  CHECK(refusal({}, other) == "eagle3.gguf: tensor d2t contains token 0, expected distinct token ids below 48");
   other = {};
   other.layers = {1, 2};
-  CHECK(refusal({}, other) == "eagle3.gguf: eagle3.target_layers: expected the numbers of three layers");
+  CHECK(refusal({}, other) == "eagle3.gguf: eagle3.target_layers: expected three layer numbers");
   CHECK(message_of([&] { models::build_program(other.head()); }) ==
-        "eagle3.gguf: is a draft head; name it beside its model: -m MODEL --draft-model eagle3.gguf");
+        "eagle3.gguf: this is a draft head; give it together with its model: -m MODEL --draft-model eagle3.gguf");
 }

@@ -132,7 +132,7 @@ TEST_CASE("a recurrent state goes on where it is, and nowhere else") {
   std::vector<float> logits;
   tests::run_pieces(*executor, recipe.ids(), 0, 10, 10, logits);
   CHECK_THROWS_WITH_AS(tests::run_pieces(*executor, recipe.ids(), 5, 6, 1, logits),
-                       "stream 0 continues at position 5, but its recurrent state is that of position 10", Error);
+                       "stream 0 continues at position 5, but its recurrent state is at position 10", Error);
   tests::run_pieces(*executor, recipe.ids(), 0, 10, 10, logits);
   const auto half = std::ssize(logits) / 2;
   CHECK(std::equal(logits.begin(), logits.begin() + half, logits.begin() + half));

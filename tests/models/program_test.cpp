@@ -120,5 +120,5 @@ TEST_CASE("an unknown architecture is refused by name") {
   CHECK(image.refusal().find("unknown architecture 'perceptron'; `ridge models --architectures` lists") !=
         std::string::npos);
   image.metadata.set("general.architecture", "qwen3-moe");
-  CHECK(image.refusal().find("(the nearest that runs is 'qwen3moe')") != std::string::npos);
+  CHECK(image.refusal().find("(closest supported: 'qwen3moe')") != std::string::npos);
 }

@@ -63,6 +63,6 @@ TEST_CASE("qwen4exp: what its n-grams cannot be is told in one line") {
   refused("ple.layers", std::vector<uint32_t>{0, 2},
           "qwen4exp-moe: qwen4exp.ple.layers is 2 layers: n-grams in more than one layer are not supported yet");
   refused("ple.head_offsets", std::vector<uint64_t>{0, 128, 256, 385},
-          "qwen4exp-moe: 128 rows from 385 on of n-gram head 3, but per_layer_token_embd.weight has 512");
+          "qwen4exp-moe: 128 rows starting at 385 for n-gram head 3, but per_layer_token_embd.weight has 512");
   refused("ple.ngram_size", uint32_t{1}, "qwen4exp-moe: qwen4exp.ple.ngram_size is 1, expected at least 2");
 }

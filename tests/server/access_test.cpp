@@ -61,9 +61,8 @@ TEST_CASE("a refusal says what allows the request") {
   const auto refusal = [](const char* name, const char* value) {
     return server::refusal_of({.headers = {{name, value}}}, {});
   };
-  CHECK(refusal("Host", "evil.example:80") ==
-        "Host: evil.example is no name of this machine; ridge serve --allow-host evil.example allows it");
-  CHECK(refusal("Origin", "http://evil.example") ==
-        "Origin: requests from pages of http://evil.example are refused; ridge serve --cors http://evil.example allows "
-        "them");
+  CHECK(refusal("Host", "evil.example:80") == "Host: evil.example is not a known name of this machine; to allow it, "
+                                              "start ridge serve with --allow-host evil.example");
+  CHECK(refusal("Origin", "http://evil.example") == "Origin: requests from pages of http://evil.example are refused; "
+                                                    "to allow them, start ridge serve with --cors http://evil.example");
 }

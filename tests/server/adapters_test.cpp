@@ -95,9 +95,9 @@ TEST_CASE("adapters that are not there are an error") {
   CHECK(error(Json::array({{{"id", 0}}})) == "lora[0].scale is missing");
   CHECK(error(Json::array({{{"id", 0}, {"scale", 1e9}}})).starts_with("lora[0].scale"));
   CHECK(error(Json::array({{{"id", 0}, {"scale", 1}}, {{"id", 0}, {"scale", 1}}})) ==
-        "lora[1].id: adapter 0 comes twice");
+        "lora[1].id: adapter 0 is listed twice");
   const Json refused = adapted.endpoint.post_text("/lora-adapters", "{}", 400);
-  CHECK(refused["error"]["message"] == "the body is no JSON list");
+  CHECK(refused["error"]["message"] == "the body is not a JSON list");
 
   const Endpoint guide;
   CHECK(Json::parse(guide.get("/lora-adapters")) == Json::array());

@@ -116,7 +116,7 @@ TEST_CASE("bodies of a known length, empty ones, and requests without one go on 
   const tests::HttpReply empty = client.post("/tokenize", "");
   REQUIRE(empty.whole);
   CHECK(empty.status == 400);
-  CHECK(empty.body.find("the body is no JSON") != std::string::npos);
+  CHECK(empty.body.find("the body is not valid JSON") != std::string::npos);
   CHECK(client.get("/health").status == 200);
   const std::string last = "Connection: close\r\n\r\n";
   for (const std::string length : {"", "Content-Length: 0\r\n"}) {
@@ -154,10 +154,10 @@ TEST_CASE(
     }
   };
   CHECK(problem("{" + repeated(10'000, member) + "}") == "");
-  CHECK(problem("{" + repeated(10'001, member) + "}") == "the body has an object of more than 10000 members");
-  CHECK(problem("{" + repeated(1'000'000, member) + "}") == "the body has an object of more than 10000 members");
+  CHECK(problem("{" + repeated(10'001, member) + "}") == "the body has an object with more than 10000 members");
+  CHECK(problem("{" + repeated(1'000'000, member) + "}") == "the body has an object with more than 10000 members");
   CHECK(problem("{\"a\":[" + repeated(3'000'000, [](int64_t) { return std::string("{}"); }) + "]}") ==
-        "the body has more than 2000000 objects and lists");
+        "the body has more than 2000000 objects and arrays");
   const std::string large = "{" + repeated(10'000, member) + "}";
   CHECK(problem("{\"a\":[" + repeated(50, [&](int64_t) { return large; }) + "]}") == "");
   CHECK(problem("{\"a\":[" + repeated(1'900'000, [](int64_t) { return std::string("{}"); }) + "]}") == "");

@@ -114,8 +114,8 @@ TEST_CASE("prompts are texts, tokens, mixtures of these and lists of them") {
   const auto error = [&](const Json& given) {
     return message_of(endpoint.post("/completion", {{"prompt", given}}, 400));
   };
-  CHECK(error(7) == "prompt: expected a text, or a list of tokens and texts");
-  CHECK(error({1, true}) == "prompt: expected a text, or a list of tokens and texts");
+  CHECK(error(7) == "prompt: expected a string, or a list of tokens and strings");
+  CHECK(error({1, true}) == "prompt: expected a string, or a list of tokens and strings");
   CHECK(error({{"prompt_string", "a"}, {"multimodal_data", {"AAAA"}}}).starts_with("prompt.multimodal_data: "));
   CHECK(error({1, -4}).starts_with("prompt[1]: expected"));
   CHECK(message_of(endpoint.post("/completion", Json::object(), 400)) == "prompt is missing");
@@ -324,8 +324,8 @@ TEST_CASE("samplers of requests change what is drawn, and are refused out of ran
     return message_of(endpoint.post("/completion", body, 400));
   };
   CHECK(error({{"mirostat", 3}}).starts_with("mirostat: expected"));
-  CHECK(error({{"samplers", {"top_k", "warp"}}}).starts_with("samplers: there is no sampler \"warp\""));
-  CHECK(error({{"samplers", {"top_k", "top_k"}}}) == "samplers: top_k is there twice");
+  CHECK(error({{"samplers", {"top_k", "warp"}}}).starts_with("samplers: unknown sampler \"warp\""));
+  CHECK(error({{"samplers", {"top_k", "top_k"}}}) == "samplers: top_k is listed twice");
   CHECK(error({{"dry_sequence_breakers", "x"}}).starts_with("dry_sequence_breakers: expected"));
   CHECK(error({{"dry_sequence_breakers", {std::string(300, 'x')}}}).starts_with("dry_sequence_breakers: "));
   CHECK(error({{"xtc_threshold", 2}}).starts_with("xtc_threshold: "));

@@ -101,5 +101,5 @@ TEST_CASE("blocks of Anthropic's clients are taken, and what is no text is refus
   const Json document = {{"type", "document"}, {"source", {{"type", "text"}, {"data", "d"}}}};
   CHECK(count(Json::array({document})).contains("input_tokens"));
   const std::string problem = count(Json::array({text, {{"type", "image"}}}), 400)["error"]["message"];
-  CHECK(problem.starts_with("messages[1].content[1].type: this server takes text only"));
+  CHECK(problem.starts_with("messages[1].content[1].type: this server takes only text"));
 }

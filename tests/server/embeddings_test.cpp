@@ -105,14 +105,14 @@ TEST_CASE("what cannot be embedded is refused with the place") {
     return endpoint.post("/v1/embeddings", body, 400)["error"]["message"].get<std::string>();
   };
   CHECK(error({}) == "input is missing");
-  CHECK(error({{"input", 3}}).starts_with("input: expected a text or a list"));
-  CHECK(error({{"input", Json::array()}}).starts_with("input: expected a text or a list"));
+  CHECK(error({{"input", 3}}).starts_with("input: expected a string or a list"));
+  CHECK(error({{"input", Json::array()}}).starts_with("input: expected a string or a list"));
   CHECK(error({{"input", {"a", 3}}}) == "input[1]: expected a string");
   CHECK(error({{"input", {1, "a"}}}) == "input: expected a list of token ids");
-  CHECK(error({{"input", {70000}}}) == "input: 70000 is no token of this vocabulary");
+  CHECK(error({{"input", {70000}}}) == "input: 70000 is not a token of this vocabulary");
   CHECK(error({{"input", {Json::array()}}}) == "input[0]: a text without tokens has no embedding");
   CHECK(error({{"input", "a"}, {"dimensions", 65}}) ==
-        "dimensions: vectors has vectors of 64 elements, and 65 were asked for");
+        "dimensions: vectors has vectors of 64 elements, but 65 were requested");
   CHECK(error({{"input", "a"}, {"dimensions", 0}}).starts_with("dimensions: expected a whole number"));
   CHECK(error({{"input", "a"}, {"encoding_format", "hex"}}) == "encoding_format: expected float or base64");
   const std::string longer(100, 'x');
@@ -144,10 +144,10 @@ TEST_CASE("models say whether they write or embed, and are asked for nothing els
   for (const char* path : {"/v1/chat/completions", "/v1/completions", "/v1/messages", "/api/chat"}) {
     const Json error = endpoint.post(path, chat, 400)["error"];
     const std::string message = error.is_string() ? error : error["message"];
-    CHECK(message.starts_with("the model vectors embeds texts and writes none"));
+    CHECK(message.starts_with("the model vectors only embeds texts"));
   }
   CHECK(endpoint.post("/v1/embeddings", {{"model", "writer"}, {"input", "a"}}, 400)["error"]["message"] ==
-        "the model writer writes texts and embeds none: this needs an embedding model");
+        "the model writer generates text: this needs an embedding model");
   CHECK(endpoint.post("/tokenize", {{"content", "the rain"}})["tokens"].size() > 1);
   CHECK(endpoint.get("/props?model=vectors")["n_ctx"] == 32);
 }

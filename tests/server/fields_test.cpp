@@ -55,13 +55,13 @@ TEST_CASE("an answer is held to a grammar, a schema, an expression or choices, b
     return error_of(endpoint, "/v1/chat/completions", asked);
   };
   CHECK(error({{"grammar", "root ::= \"a\""}, {"guided_choice", {"b"}}}) ==
-        "grammar and guided_choice: an answer is held to one of them");
+        "grammar and guided_choice cannot be combined: only one of them can constrain an answer");
   CHECK(error({{"grammar", "root ="}}).starts_with("grammar: "));
   CHECK(error({{"guided_regex", "(?=a)"}}).starts_with("guided_regex: "));
   CHECK(error({{"structured_outputs", {{"structural_tag", "x"}}}}) ==
         "structured_outputs.structural_tag is not supported");
   CHECK(error({{"grammar", "root ::= \"a\""}, {"tools", {{{"type", "function"}, {"function", {{"name", "f"}}}}}}})
-            .starts_with("grammar: an answer that may call tools"));
+            .starts_with("grammar: cannot be combined with tools"));
 }
 
 TEST_CASE("-1 is no limit, seeds have 64 bits, and penalties of 0 are off") {

@@ -238,7 +238,7 @@ TEST_CASE("a model has settings and other names of its own") {
   CHECK(router.get("/props?model=b")["n_ctx"] == 64);
   CHECK(router.get("/props?model=b")["total_slots"] == 9);
   CHECK_THROWS_WITH_AS(server::Models({{"x", "x.gguf", "", {"y"}}, {"y", "y.gguf"}}, {}, {}, [](const auto&) {}),
-                       "y.gguf and x.gguf would both be called y: rename one", Error);
+                       "y.gguf and x.gguf would have the same name, y: rename one", Error);
 }
 
 TEST_CASE("a pinned model stays, and what has no room beside it is refused") {
@@ -256,7 +256,7 @@ TEST_CASE("a pinned model stays, and what has no room beside it is refused") {
   CHECK(narrow.ask("a").status == 200);
   const tests::HttpReply refused = narrow.ask("b");
   CHECK(refused.status == 500);
-  CHECK(refused.body.find("beside the pinned models") != std::string::npos);
+  CHECK(refused.body.find("in addition to the pinned models") != std::string::npos);
 }
 
 TEST_CASE("answers of a loaded model come to their end while another one is loaded") {
@@ -326,7 +326,7 @@ TEST_CASE("a model is not loaded again while its idle copy still goes") {
   const ThreeFiles files;
   std::atomic<bool> goes = false, gone = false;
   const SeveralModels endpoint(files.folder, 0, 0.3, [&](const std::string& line) {
-    if (line.find("is unloaded") == std::string::npos || gone) return;
+    if (line.find("unloaded") == std::string::npos || gone) return;
     goes = true;
     const auto state = [&] { return endpoint.models.states()[0]; };
     CHECK(tests::eventually("a request that waits for the model", [&] { return state().waiting > 0; }));
@@ -375,7 +375,7 @@ TEST_CASE("a folder's models have names of their own, and split ones are one") {
   CHECK(files[0].name == "big");
   CHECK(files[1].name == "small");
   CHECK_THROWS_WITH_AS(server::Models({{"x", "1/x.gguf"}, {"x", "2/x.gguf"}}, {}, {}, [](const std::string&) {}),
-                       "1/x.gguf and 2/x.gguf would both be called x: rename one", Error);
+                       "1/x.gguf and 2/x.gguf would have the same name, x: rename one", Error);
 }
 
 TEST_CASE("pages of another origin may read answers only where that was asked for") {

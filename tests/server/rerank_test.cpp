@@ -105,7 +105,7 @@ TEST_CASE("requests to rank that are malformed, or for another kind of model, ar
   CHECK(endpoint.error("/score", {{"text_1", "a"}}) == "text_2 is missing");
   CHECK(endpoint.error("/v1/rerank", {{"model", "writer"}, {"query", "a"}, {"documents", {"b"}}})
             .find("this needs a reranker") != std::string::npos);
-  CHECK(endpoint.error("/v1/completions", {{"prompt", "a"}}).find("it answers /v1/rerank and /v1/score") !=
+  CHECK(endpoint.error("/v1/completions", {{"prompt", "a"}}).find("use it with /v1/rerank and /v1/score") !=
         std::string::npos);
   CHECK(endpoint.error("/v1/embeddings", {{"input", "a"}}).find("scores texts") != std::string::npos);
 }

@@ -114,7 +114,7 @@ TEST_CASE("a response is held to its schema, and what it cannot do is refused") 
   CHECK(error("background", true) == "background is not supported");
   CHECK(error("truncation", "first").starts_with("truncation: "));
   CHECK(error("tool_choice", {{"type", "web_search"}}).starts_with("tool_choice.type: "));
-  CHECK(error("input", 1) == "input: expected text or a list of items");
+  CHECK(error("input", 1) == "input: expected a string or a list of items");
   CHECK(error("input", {{{"type", "song"}}}).starts_with("input[0].type: items of type"));
   CHECK(error("input", {{{"role", "user"}, {"content", {{{"type", "input_image"}}}}}})
             .starts_with("input[0].content[0].type"));
@@ -184,7 +184,7 @@ TEST_CASE("calls are items of their own, whole or as events, and a request goes 
     next["input"] = Json::array({item});
     return endpoint.post("/v1/responses", next, 400)["error"]["message"].get<std::string>();
   };
-  CHECK(error(output).starts_with("input[0].call_id: there is no function call"));
+  CHECK(error(output).starts_with("input[0].call_id: no earlier function call"));
   CHECK(error({{"type", "function_call"}, {"name", "f"}}) == "input[0].call_id is missing");
   CHECK(error({{"type", "function_call"}, {"call_id", "1"}}) == "input[0].name: expected the name of a function");
 }

@@ -276,7 +276,7 @@ TEST_CASE("what is wrong with a request is said in the API's own form") {
   CHECK(message({{"messages", Json::array()}}) == "messages: expected a list of messages");
   CHECK(message({{"messages", {{{"role", "user"}, {"content", 3}}}}}) == "messages[0].content: expected text");
   CHECK(message({{"messages", {{{"role", "robot"}, {"content", "hi"}}}}}) ==
-        "messages[0].role: there is no role \"robot\"; expected system, developer, user, assistant or tool");
+        "messages[0].role: unknown role \"robot\"; expected system, developer, user, assistant or tool");
   Json body = chat_body("hi");
   body["temperature"] = "hot";
   CHECK(message(body) == "temperature: expected a number from 0 to 100");
@@ -294,14 +294,14 @@ TEST_CASE("what is wrong with a request is said in the API's own form") {
   const auto error = [&](const std::string& text, int status = 400) {
     return endpoint.post_text("/v1/chat/completions", text, status)["error"]["message"].get<std::string>();
   };
-  CHECK(error("{\"messages\": ") == "the body is no JSON: at byte 14");
-  CHECK(error("[]") == "the body is no JSON object");
-  CHECK(error("{\"messages\": \"\xff\"}").starts_with("the body is no JSON"));
+  CHECK(error("{\"messages\": ") == "the body is not valid JSON: error at byte 14");
+  CHECK(error("[]") == "the body is not a JSON object");
+  CHECK(error("{\"messages\": \"\xff\"}").starts_with("the body is not valid JSON"));
   CHECK(error(std::string(100000, '[')).find("nests deeper") != std::string::npos);
   CHECK(error(R"({"max_tokens": 1e999, "messages": [{"role": "user"}]})") ==
         "max_tokens: expected a whole number from -1 to 2147483647");
   CHECK(error(std::string((size_t{32} << 20) + 1, ' '), 413).find("32 MiB") != std::string::npos);
-  CHECK(endpoint.post("/v1/nothing", Json::object(), 404)["error"]["message"] == "there is no route POST /v1/nothing");
+  CHECK(endpoint.post("/v1/nothing", Json::object(), 404)["error"]["message"] == "no route POST /v1/nothing");
 }
 
 TEST_CASE("a body is JSON whatever it is called") { // curl -d labels it a form
@@ -360,7 +360,7 @@ TEST_CASE("Anthropic's messages are answered as OpenAI's are, whole and as named
   CHECK(error(body)["type"] == "error");
   body["messages"][0]["role"] = "robot";
   CHECK(error(body)["error"]["message"] ==
-        "messages[0].role: there is no role \"robot\"; expected user, assistant or system");
+        "messages[0].role: unknown role \"robot\"; expected user, assistant or system");
 }
 
 TEST_CASE("Ollama's chats and texts are answered as OpenAI's are, whole and as lines") {

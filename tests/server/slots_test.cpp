@@ -78,7 +78,7 @@ TEST_CASE("slots that cannot be saved or restored are refused, and nothing leave
   const Json answer = slots.complete();
   const int slot = answer["id_slot"];
   std::filesystem::create_directory(folder / "mine");
-  CHECK(error(slot, "save", {{"filename", "mine"}}).find("holds no slot") != std::string::npos);
+  CHECK(error(slot, "save", {{"filename", "mine"}}).find("is not a saved slot") != std::string::npos);
   slots.act(slot, "save", {{"filename", "good"}});
   for (const auto& entry : std::filesystem::directory_iterator(folder / "good"))
     if (entry.path().filename() != "tokens.json") std::ofstream(entry.path(), std::ios::trunc) << "damaged";

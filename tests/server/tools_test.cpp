@@ -169,7 +169,7 @@ TEST_CASE("of several tools some may be allowed, and all stay in the prompt") {
   response["tool_choice"] = {{"type", "allowed_tools"}, {"mode", "required"}, {"tools", {flat}}};
   CHECK(endpoint.post("/v1/responses", response)["output"][0]["name"] == "clock");
   response["tool_choice"]["tools"] = {{{"type", "function"}, {"name", "third"}}};
-  CHECK(endpoint.post("/v1/responses", response, 400)["error"]["message"] == "tool_choice: there is no tool third");
+  CHECK(endpoint.post("/v1/responses", response, 400)["error"]["message"] == "tool_choice: unknown tool third");
   response["tool_choice"]["tools"] = Json::array();
   CHECK(endpoint.post("/v1/responses", response, 400)["error"]["message"] ==
         "tool_choice.tools: expected at least one");
@@ -270,18 +270,17 @@ TEST_CASE("Ollama's clients get whole calls, and what is wrong with tools is sai
     return endpoint.post("/v1/chat/completions", wrong, 400)["error"]["message"].get<std::string>();
   };
   CHECK(message(Json::array({{{"type", "function"}}}), "auto").starts_with("tools[0].name: expected at most"));
-  CHECK(message(Json::array({clock_tool(), clock_tool()}), "auto")
-            .starts_with("tools[1].function.name: there is another"));
-  CHECK(message(Json::array({{{"type", "web_search"}}}), "auto").find("\"function\" only") != std::string::npos);
+  CHECK(message(Json::array({clock_tool(), clock_tool()}), "auto").starts_with("tools[1].function.name: another tool"));
+  CHECK(message(Json::array({{{"type", "web_search"}}}), "auto").find("type \"function\"") != std::string::npos);
   CHECK(message(Json::array({clock_tool()}), "always") == "tool_choice: expected auto, none, required or a function");
   CHECK(message(Json::array({clock_tool()}), {{"type", "function"}, {"name", "other"}}) ==
-        "tool_choice: there is no tool other");
-  CHECK(message(nullptr, "required") == "tool_choice: there are no tools");
+        "tool_choice: unknown tool other");
+  CHECK(message(nullptr, "required") == "tool_choice: requires tools");
   Json tool = weather_tool();
   tool["function"]["parameters"]["properties"]["days"]["type"] = 5;
   CHECK(message(Json::array({clock_tool(), tool}), "auto")
-            .starts_with("tools[1].function.parameters: those of get_weather are no schema: JSON schema, "
-                         "#/properties/days: `type` must name types"));
+            .starts_with("tools[1].function.parameters of get_weather: invalid schema: JSON schema, #/properties/days: "
+                         "`type` must name types"));
   Json deep = chat_body("hi");
   const std::string arguments = // overflows recursive code
       "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";

@@ -34,7 +34,7 @@ std::string repeated(std::string_view text, int count) {
 
 constexpr std::string_view kNested = "deeper than 200";
 constexpr std::string_view kBig = "over the limit of";
-constexpr std::string_view kTooMuch = "the template makes more than";
+constexpr std::string_view kTooMuch = "the template creates more than";
 
 } // namespace
 

@@ -250,7 +250,7 @@ TEST_CASE("errors name the template, the line and the column") {
   CHECK(refusal("{{ 10 ** 4300 }}").find("integer overflow") != std::string::npos);
   CHECK(refusal("{% include 'x' %}").find("'include' is not available") != std::string::npos);
   CHECK(refusal("{{ raise_exception('roles must\nalternate') }}") ==
-        "t:1:19: the template refuses: roles must\nalternate");
+        "t:1:19: the template raised an error: roles must\nalternate");
   CHECK(refusal("\xff").find("not UTF-8") != std::string::npos);
 }
 

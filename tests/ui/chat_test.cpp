@@ -105,7 +105,7 @@ TEST_CASE("messages are edited, answered again and shown as they were; conversat
     user.type(" Very.");
     user.click("Save");
     CHECK(eventually([&] { return now()->messages.at(1).text == "Lions are large. Very."; }));
-    user.click("answer again");
+    user.click("regenerate");
     REQUIRE(eventually([&] {
       const auto at = now();
       return at->messages.size() == 2 && at->messages[1].versions == 2;

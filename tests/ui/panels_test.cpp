@@ -94,7 +94,7 @@ core::Snapshot invented_snapshot(const core::Snapshot& of_engine) {
                               .answer_tokens = static_cast<int64_t>(i * 17 % 400),
                               .seconds = 0.3 * static_cast<double>(i),
                               .ended = i < 38,
-                              .problem = i == 30 ? "the client has gone" : ""});
+                              .problem = i == 30 ? "the client disconnected" : ""});
   serving.sequences = invented_sequences();
   s.serving = std::make_shared<core::Serving>(serving);
   core::Job job{.id = 1, .request = core::QuantizeRequest{.explore = true}, .title = "Explore"};
@@ -199,9 +199,9 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
     user.click("‹ list");
     user.press("ctrl+l");
     user.press("F1");
-    CHECK(eventually([&] { return !ui::places_of("list of keys").empty(); }));
+    CHECK(eventually([&] { return !ui::places_of("keyboard shortcuts").empty(); }));
     user.press("ctrl+2"); // beside the list
-    CHECK(eventually([&] { return ui::places_of("list of keys").empty(); }));
+    CHECK(eventually([&] { return ui::places_of("keyboard shortcuts").empty(); }));
     user.press("ctrl+1");
     user.press("ctrl+equal"); // zoom in
     user.press("ctrl+equal");

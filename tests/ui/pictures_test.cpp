@@ -60,7 +60,7 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
   CHECK(eventually([&] { return window.panel() == "chat"; }));
 #else
   user.press("ctrl+1");
-  user.click("add a picture");
+  user.click("add an image");
   user.type(dog);
   user.press("Return");
   (void)window;
@@ -69,7 +69,7 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
   CHECK(now()->pictures[0]->name == "a dog.ppm");
   user.click("×");
   REQUIRE(unsent(0));
-  user.click("add a picture");
+  user.click("add an image");
   user.type(dog);
   user.press("Return");
   REQUIRE(unsent(1));
@@ -77,7 +77,7 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
 #ifdef RIDGE_COPY_PICTURE
   paste_a_picture(user, files);
   REQUIRE(unsent(2));
-  CHECK(now()->pictures[1]->name == "pasted picture");
+  CHECK(now()->pictures[1]->name == "pasted image");
   user.click("×", 1);
   REQUIRE(unsent(1));
 #else
@@ -119,7 +119,7 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
     CHECK(eventually([&] { return now()->listening; }));
     microphone.wait_for(5000, heard);
   });
-  CHECK(eventually([&] { return now()->error.find("no encoder of sound") != std::string::npos; }));
+  CHECK(eventually([&] { return now()->error.find("no audio encoder") != std::string::npos; }));
   CHECK(!now()->listening);
 }
 

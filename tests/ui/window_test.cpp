@@ -121,9 +121,9 @@ TEST_CASE("a window at rest draws nothing, and for an event a few frames") {
 TEST_CASE("an unknown panel is refused with the names of those there are") {
   ui::WindowOptions options;
   options.panel = "nonsense";
-  CHECK_THROWS_WITH_AS(ui::Window{options},
-                       "no panel 'nonsense'; there are chat, gauges, roofline, model, quant, jobs, server, sequences",
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      ui::Window{options},
+      "unknown panel 'nonsense'; expected one of chat, gauges, roofline, model, quant, jobs, server, sequences", Error);
 }
 
 TEST_CASE("a window whose size was kept from a larger screen fits on this one") {

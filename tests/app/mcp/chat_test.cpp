@@ -54,7 +54,7 @@ TEST_CASE("a chat asks before each call of a tool: yes, no, and always") {
   REQUIRE(chat.expect("you are asked before each call"));
   REQUIRE(chat.expect("> "));
   chat.type("say hi\r");
-  REQUIRE(chat.expect("[tiny: echo({\"text\": \"hi\"}): may it? y: yes, n: no, a: always in this chat]"));
+  REQUIRE(chat.expect("[allow tiny: echo({\"text\": \"hi\"})? y: yes, n: no, a: always in this chat]"));
   REQUIRE(chat.expect("> "));
   chat.type("hm\r"); // not a decision
   REQUIRE(chat.expect("may it?"));
@@ -71,7 +71,7 @@ TEST_CASE("a chat asks before each call of a tool: yes, no, and always") {
   REQUIRE(chat.expect("[echo: 8 bytes]"));
   REQUIRE(chat.expect("· context "));
   chat.type("/tools\r");
-  REQUIRE(chat.expect("The tool echo (without a question)"));
+  REQUIRE(chat.expect("The tool echo (without asking)"));
   chat.type("/save " + (folder() / "asked.json") + "\r");
   REQUIRE(chat.expect("[saved"));
   REQUIRE(chat.expect("> "));
@@ -128,7 +128,7 @@ TEST_CASE("of a server that ends the chat has one line, and the model is told") 
   CHECK(cut.err.find("MCP server gone: /absent did not start: No such file or directory") != std::string::npos);
   const auto content = saved("ended.json")[2]["content"].get<std::string>();
   CHECK(content.starts_with("xxx"));
-  CHECK(content.ends_with(" of 300002 bytes; the rest is left out]"));
+  CHECK(content.ends_with(" of 300002 bytes; the rest was left out]"));
 }
 
 TEST_CASE("MCP servers stand in the configuration file") {
@@ -144,5 +144,5 @@ TEST_CASE("MCP servers stand in the configuration file") {
   const std::string wrong = folder().write("wrong.json", R"({"mcpServers": {"a": {"command": 1}}})");
   const Result refused = run_ridge({"chat", "-m", tiny_model(), "--mcp", wrong});
   CHECK(refused.status == 1);
-  CHECK(refused.err.find("wrong.json: mcpServers: a.command: expected a text") != std::string::npos);
+  CHECK(refused.err.find("wrong.json: mcpServers: a.command: expected a string") != std::string::npos);
 }

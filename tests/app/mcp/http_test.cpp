@@ -160,27 +160,27 @@ TEST_CASE("an MCP server over HTTP that does not behave is one clear line") {
     return start_problem(web(server.address()));
   };
   CHECK(problem(401, "application/json", R"({"error": "invalid_token"})") ==
-        "MCP server web answers with status 401: invalid_token (does it want a token?)");
+        "MCP server web answered with status 401: invalid_token (does it need a token?)");
   CHECK(problem(405, "text/html", "<h1>no</h1>") ==
-        "MCP server web answers with status 405 (is this the address of an MCP server over streamable HTTP?)");
+        "MCP server web answered with status 405 (is this the address of an MCP server over streamable HTTP?)");
   CHECK(problem(500, "text/plain", "out of\x1b[2J luck\nmore") ==
-        "MCP server web answers with status 500: out of\\x1b[2J luck");
+        "MCP server web answered with status 500: out of\\x1b[2J luck");
   CHECK(problem(400, "application/json", R"({"error": {"code": -1, "message": "not so"}})") ==
-        "MCP server web answers with status 400: not so");
-  CHECK(problem(200, "text/html", "<h1>hello</h1>") == "MCP server web answers with status 200 and no message");
-  CHECK(problem(202, "text/plain", "") == "MCP server web answers with status 202 and no message");
-  CHECK(problem(200, "application/json", "[") == "MCP server web ended its answer without a result");
-  CHECK(problem(200, "text/event-stream", "data: {}\n\n") == "MCP server web ended its answer without a result");
+        "MCP server web answered with status 400: not so");
+  CHECK(problem(200, "text/html", "<h1>hello</h1>") == "MCP server web answered with status 200 and no message");
+  CHECK(problem(202, "text/plain", "") == "MCP server web answered with status 202 and no message");
+  CHECK(problem(200, "application/json", "[") == "MCP server web ended its response without a result");
+  CHECK(problem(200, "text/event-stream", "data: {}\n\n") == "MCP server web ended its response without a result");
   CHECK(problem(200, "application/json", std::string((16 << 20) + 1, 'x')) ==
         "MCP server web answers with more than 16 MiB");
   CHECK(problem(200, "text/event-stream", "data: " + std::string(16 << 20, 'x')) ==
-        "MCP server web sends more than can be read");
+        "MCP server web sent an encoding that ridge does not support");
 
   server.first = [](const HttpRequest&, const Json& message, const HttpReply& reply) {
     send_json(reply, answer_to(message, Json::object()), "Mcp-Session-Id: a b\r\n");
     return true;
   };
-  CHECK(start_problem(web(server.address())) == "MCP server web gives a session a name that cannot be used");
+  CHECK(start_problem(web(server.address())) == "MCP server web sent an invalid session id");
   CHECK(start_problem(web("http://127.0.0.1:1/mcp"))
             .starts_with("MCP server web cannot be reached at http://127.0.0.1:1/mcp: "));
   CHECK(start_problem(web("http://")).starts_with("MCP server web: http://: is no address"));
@@ -211,7 +211,7 @@ TEST_CASE("a session that an MCP server has ended is one line, after which there
   };
   McpClient client(web(server.address()));
   client.finish_start(nullptr);
-  CHECK_THROWS_WITH(client.call("ask", Json::object(), nullptr), "MCP server web has ended the session");
+  CHECK_THROWS_WITH(client.call("ask", Json::object(), nullptr), "MCP server web ended the session");
   CHECK(client.is_over()); // which the toolbox starts again
   McpClient again(web(server.address()));
   again.finish_start(nullptr);

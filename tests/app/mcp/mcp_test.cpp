@@ -66,24 +66,25 @@ TEST_CASE("what names no MCP server is one line that says where") {
       {"[]", "expected {\"mcpServers\""},
       {R"({"mcpServers": []})", "expected {\"mcpServers\""},
       {R"({"mcpServers": {"a": 1}})", "mcpServers: a: expected an object with \"command\" or \"url\""},
-      {R"({"mcpServers": {"a": {}}})", "mcpServers: a: \"command\" is missing; a server over HTTP has a \"url\""},
+      {R"({"mcpServers": {"a": {}}})", "mcpServers: a: \"command\" is missing (or \"url\" for a server over HTTP)"},
       {R"({"mcpServers": {"a": {"command": ""}}})", "a.command: is empty"},
-      {R"({"mcpServers": {"a": {"command": ["x"]}}})", "a.command: expected a text"},
-      {R"({"mcpServers": {"a": {"command": "x\u0000y"}}})", "a.command: has a zero byte"},
-      {R"({"mcpServers": {"a": {"command": "x", "args": "y"}}})", "a.args: expected a list of texts"},
-      {R"({"mcpServers": {"a": {"command": "x", "args": [1]}}})", "a.args: expected a text"},
+      {R"({"mcpServers": {"a": {"command": ["x"]}}})", "a.command: expected a string"},
+      {R"({"mcpServers": {"a": {"command": "x\u0000y"}}})", "a.command: contains a zero byte"},
+      {R"({"mcpServers": {"a": {"command": "x", "args": "y"}}})", "a.args: expected a list of strings"},
+      {R"({"mcpServers": {"a": {"command": "x", "args": [1]}}})", "a.args: expected a string"},
       {R"({"mcpServers": {"a": {"command": "x", "env": {"B=C": "1"}}}})", "a.env: \"B=C\" is no name"},
       {R"({"mcpServers": {"a": {"type": "http"}}})", "mcpServers: a: \"url\" is missing"},
       {R"({"mcpServers": {"a": {"type": "sse", "url": "https://h/sse"}}})", "servers of type \"sse\" are not known"},
       {R"({"mcpServers": {"a": {"url": "file:///etc"}}})", "a.url: \"file:///etc\" is no address"},
       {R"({"mcpServers": {"a": {"url": "https://h/a b"}}})", "a.url: \"https://h/a b\" is no address"},
-      {R"({"mcpServers": {"a": {"url": "https://h", "headers": ["x"]}}})", "a.headers: expected an object of texts"},
-      {R"({"mcpServers": {"a": {"url": "https://h", "headers": {"X": "a\nb"}}}})", "X: has a control character"},
-      {R"({"mcpServers": {"a": {"url": "https://h", "headers": {"X: y": "z"}}}})", "\"X: y\" is no name of a header"},
+      {R"({"mcpServers": {"a": {"url": "https://h", "headers": ["x"]}}})", "a.headers: expected an object of strings"},
+      {R"({"mcpServers": {"a": {"url": "https://h", "headers": {"X": "a\nb"}}}})", "X: contains a control character"},
+      {R"({"mcpServers": {"a": {"url": "https://h", "headers": {"X: y": "z"}}}})",
+       "\"X: y\" is not a valid header name"},
       {R"({"mcpServers": {"a": {"url": "https://h", "headers": {"X": "${NOT_SET_HERE}"}}}})",
-       "the environment has no NOT_SET_HERE"},
-      {R"({"mcpServers": {"\u001b[2J": {"command": "x"}}})", "a name has at most"},
-      {R"({"mcpServers": {"": {"command": "x"}}})", "a name has at most"},
+       "the environment variable NOT_SET_HERE is not set"},
+      {R"({"mcpServers": {"\u001b[2J": {"command": "x"}}})", "expected a name of at most"},
+      {R"({"mcpServers": {"": {"command": "x"}}})", "expected a name of at most"},
   };
   for (const auto& [json, expected] : cases) {
     const std::string problem = problem_of_json(json);
@@ -95,7 +96,7 @@ TEST_CASE("what names no MCP server is one line that says where") {
   for (const char* text :
        {"", "time", "=uvx", "a b=uvx", "time=", "time=  ", "time=\"uvx", "time=\"\"", "a=http://h b"})
     CHECK_MESSAGE(problem_of([&] { parse_mcp_server(text); }).starts_with("--mcp-server"), text);
-  CHECK(problem_of([] { mcp_servers({.files = {}, .servers = {"a=x", "a=y"}}); }) == "two MCP servers are called a");
+  CHECK(problem_of([] { mcp_servers({.files = {}, .servers = {"a=x", "a=y"}}); }) == "two MCP servers have the name a");
 }
 
 TEST_CASE("a server is asked for its tools, page by page, and called") {
@@ -142,7 +143,7 @@ TEST_CASE("a server that does not behave is one clear line") {
     });
   };
   CHECK(start(server("ends")) == "MCP server tiny ended with status 3: no such module");
-  CHECK(start(server("no-list")) == "MCP server tiny: answers tools/list without a list of tools");
+  CHECK(start(server("no-list")) == "MCP server tiny: answered tools/list without a list of tools");
   CHECK(start(server("endless")) == "MCP server tiny: sent a line of more than 16 MiB");
   CHECK(start({"tiny", {"/absent/program"}, {}, ""}) ==
         "MCP server tiny: /absent/program did not start: No such file or directory");

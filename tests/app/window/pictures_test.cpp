@@ -196,7 +196,7 @@ TEST_CASE("what is no picture, and a model without an encoder, are one line") {
   w.engine.send(intent::OpenModel{""});
   w.until([](const core::Snapshot& s) { return s.model->built_in && s.state == core::EngineState::idle; });
   CHECK(w.now()->encoder == "");
-  CHECK(has(w.error_of(intent::AddPicture{files.cat}), "the built-in guide takes no pictures"));
+  CHECK(has(w.error_of(intent::AddPicture{files.cat}), "the built-in guide takes no images"));
   CHECK(w.now()->pictures.empty());
 }
 
@@ -207,7 +207,7 @@ TEST_CASE("an encoder elsewhere is dropped on the window, and one of another mod
   std::filesystem::create_directory(elsewhere);
   std::filesystem::rename(files.mmproj, elsewhere + "/vision.gguf");
   WatchedPictures w(files.setup());
-  CHECK(has(w.error_of(intent::AddPicture{files.cat}), "no mmproj*.gguf lies beside it"));
+  CHECK(has(w.error_of(intent::AddPicture{files.cat}), "no mmproj*.gguf next to it"));
   CHECK(has(w.error_of(intent::OpenModel{wider.mmproj}), "do not belong together"));
   CHECK(!w.now()->encoder_open);
   w.engine.send(intent::OpenModel{elsewhere + "/vision.gguf"});
@@ -226,7 +226,7 @@ TEST_CASE("an encoder elsewhere is dropped on the window, and one of another mod
   std::filesystem::remove(wider.mmproj);
   w.engine.send(intent::OpenModel{wider.model});
   w.until([](const core::Snapshot& s) { return s.encoder.empty() && s.state == core::EngineState::idle; });
-  CHECK(has(w.error_of(intent::Send{"and now?"}), "takes no pictures"));
+  CHECK(has(w.error_of(intent::Send{"and now?"}), "takes no images"));
   CHECK(w.now()->messages.size() == 2);
 }
 
@@ -252,7 +252,7 @@ TEST_CASE("kept pictures that are gone or changed are said to be, and the rest o
     return s.messages.size() == 2 && !WatchedPictures::facts(s, s.messages[0].pictures[0]).problem.empty() &&
            !WatchedPictures::facts(s, s.messages[0].pictures[1]).problem.empty();
   });
-  CHECK(has(w.now()->error, "dog.ppm: the picture's file is not there any more, or was changed"));
+  CHECK(has(w.now()->error, "dog.ppm: the file no longer exists or has changed"));
   CHECK(has(w.error_of(intent::Send{"more"}), "cat.ppm"));
   w.until([](const core::Snapshot& s) { return s.messages.size() == 2; });
   // A conversation that names another file.
@@ -262,7 +262,7 @@ TEST_CASE("kept pictures that are gone or changed are said to be, and the rest o
   std::ofstream(path, std::ios::binary) << text;
   const app::ConversationStore store(files.own / "conversations");
   CHECK(store.list().empty());
-  CHECK(has(store.problem(), "expected a picture of this folder's conversations"));
+  CHECK(has(store.problem(), "expected an image or audio file of this folder's conversations"));
   CHECK(read_file(path) == text);
 }
 

@@ -78,7 +78,7 @@ TEST_CASE("the window's server answers and shows its requests, and ends what it 
   CHECK(std::ranges::count(w.now()->slots, true, &Serving::Slot::busy) == 1);
   gone.abort();
   w.until([](const Serving& s) { return s.latest[0].ended; });
-  CHECK(w.now()->latest[0].problem == "the client has gone");
+  CHECK(w.now()->latest[0].problem == "the client disconnected");
 
   Socket cut(port);
   REQUIRE(cut.request("POST /v1/completions", kEndless));

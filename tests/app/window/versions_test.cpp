@@ -102,7 +102,7 @@ TEST_CASE("versions in a file that make no sense are refused, and the file stays
     folder.write("1.json", begin + rest);
     app::ConversationStore store(folder / "");
     CHECK(store.list().empty());
-    CHECK(store.problem().find("left as it is") != std::string::npos);
+    CHECK(store.problem().find("left unchanged") != std::string::npos);
     CHECK(text_of_file(folder / "1.json") == begin + rest);
   }
 }
@@ -243,10 +243,10 @@ TEST_CASE("presets keep a system prompt and sampling by name, in the user's fold
 }
 
 TEST_CASE("messages in the window name what it has, not flags") {
-  CHECK(app::in_window_words("take the F16 file, or give --allow-requantize") ==
-        "take the F16 file, or tick “packed types too, at a loss”");
+  CHECK(app::in_window_words("use the F16 file, or give --allow-requantize") ==
+        "use the F16 file, or tick “requantize packed types”");
   CHECK(app::in_window_words("-c 4096 fits") == "a context of 4096 fits");
   CHECK(app::in_window_words("quantize: --method awq needs --calibration TEXT") ==
         "the method awq needs a calibration text");
-  CHECK(app::in_window_words("x: there is no such file") == "x: there is no such file");
+  CHECK(app::in_window_words("x: no such file") == "x: no such file");
 }

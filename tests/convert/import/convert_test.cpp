@@ -121,7 +121,8 @@ TEST_CASE("convert: what config.json claims and ridge cannot run, or the tensors
     c.save();
     return problem(c);
   };
-  CHECK(names(with("architectures", {"ElmanModel"}), "ElmanModel is not known; known are LlamaForCausalLM"));
+  CHECK(names(with("architectures", {"ElmanModel"}),
+              "unsupported model class ElmanModel; supported are LlamaForCausalLM"));
   CHECK(names(with("architectures", 7), "expected a list"));
   CHECK(names(with("hidden_act", "gelu"), "hidden_act"));
   CHECK(names(with("partial_rotary_factor", 1.5), "partial_rotary_factor"));
@@ -227,7 +228,7 @@ TEST_CASE("convert: tokenizers that would not do what the checkpoint's does are 
   };
   CHECK(names(with([](auto& t) { t["model"]["type"] = "WordLevel"; }), "WordLevel"));
   CHECK(names(with([](auto& t) { t["model"]["vocab"]["x y"] = 300; }), "id 300, but the embedding table has 300 rows"));
-  CHECK(names(with([](auto& t) { t["model"]["vocab"]["x y"] = -1; }), "ids of 0 and more"));
+  CHECK(names(with([](auto& t) { t["model"]["vocab"]["x y"] = -1; }), "ids of at least 0"));
   CHECK(names(with([](auto& t) { t["model"]["merges"] = {"h e", 5}; }), "expected pairs of strings"));
   CHECK(names(with([](auto& t) { t["normalizer"] = {{"type", "Lowercase"}}; }), "Lowercase"));
   CHECK(names(with([](auto& t) { t["pre_tokenizer"]["add_prefix_space"] = true; }), "add_prefix_space"));
@@ -239,7 +240,7 @@ TEST_CASE("convert: tokenizers that would not do what the checkpoint's does are 
                            {{{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}},
                             {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
   };
-  CHECK(names(with([&](auto& t) { t["pre_tokenizer"] = split("[aeiou]+"); }), "no known family"));
+  CHECK(names(with([&](auto& t) { t["pre_tokenizer"] = split("[aeiou]+"); }), "no known tokenizer family"));
   CHECK(names(with([&](auto& t) { t["pre_tokenizer"] = split("(unclosed"); }), "pattern (unclosed"));
   CHECK(names(with([&](auto& t) { t["pre_tokenizer"] = split("(\\w|\\w\\w|\\s)*$"); }), ""));
 }
@@ -254,7 +255,7 @@ TEST_CASE("convert: added tokens without a row of the table are left out with on
   const std::string out = c.folder / "out.gguf";
   const auto report = convert::import::convert({c.folder.path(), out, ""});
   REQUIRE(report.notes.size() == 1);
-  CHECK(report.notes[0] == "3 added tokens from <|300|> on are left out: the embedding table has 300 rows");
+  CHECK(report.notes[0] == "3 added tokens, starting with <|300|>, are left out: the embedding table has 300 rows");
   const gguf::File file = gguf::File::open(out);
   const auto read = text::Tokenizer::from_file(file);
   CHECK(read->vocab_size() == 300);
@@ -315,8 +316,7 @@ TEST_CASE("convert: RWKV's vocabulary has its tokens as Python writes them, and 
   CHECK(read.special.at("eos") == 0);
   for (const char* damaged : {"1 'a'", "1 'a' 2", "x 'a' 1", "1 'a 1", "1 '\\xg0' 1", "1 b'\\u4e2d' 3", "0 'a' 1"})
     CHECK_THROWS_WITH_AS(convert::import::read_rwkv(damaged, "v.txt", 10),
-                         "v.txt: line 1: expected a token's number, its text in quotes and the number of its bytes",
-                         Error);
+                         "v.txt: line 1: expected a token id, its quoted text and its length in bytes", Error);
   CHECK_THROWS_AS(convert::import::read_rwkv(lines, "v.txt", 7), Error); // more tokens than rows
 }
 

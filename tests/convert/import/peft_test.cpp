@@ -158,20 +158,20 @@ TEST_CASE("adapters that low-rank matrices beside a model's do not express are r
   const auto with = [](const char* key, const nlohmann::json& value) {
     return refusal([&](PeftFolder& folder) { folder.settings[key] = value; });
   };
-  CHECK(error_says(with("peft_type", "LOHA"), "peft_type: 'LOHA' is no LoRA adapter"));
+  CHECK(error_says(with("peft_type", "LOHA"), "peft_type: 'LOHA' is not supported"));
   CHECK(error_says(with("use_dora", true), "use_dora: DoRA also scales"));
-  CHECK(error_says(with("modules_to_save", {"lm_head"}), "modules_to_save: the adapter has whole weights"));
+  CHECK(error_says(with("modules_to_save", {"lm_head"}), "modules_to_save: the adapter has full weights"));
   CHECK(error_says(with("bias", "all"), "bias: the adapter changes biases"));
   CHECK(error_says(with("init_lora_weights", "pissa_niter_4"),
-                   "init_lora_weights: 'pissa_niter_4' changes the model's own"));
+                   "init_lora_weights: 'pissa_niter_4' also changes the model's own"));
   CHECK(error_says(with("alpha_pattern", {{".*q_proj", 3}}), "alpha_pattern: '.*q_proj' is a regular expression"));
   CHECK(error_says(with("lora_alpha", -1), "lora_alpha: is -1"));
-  CHECK(error_says(with("alora_invocation_tokens", {1, -2}), "alora_invocation_tokens: is no list of tokens"));
+  CHECK(error_says(with("alora_invocation_tokens", {1, -2}), "alora_invocation_tokens: not a list of tokens"));
   CHECK(error_says(refusal([](PeftFolder& folder) {
                      folder.file.add("base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector.weight",
                                      "F32", {64}, std::vector<float>(64));
                    }),
-                   "is none of a plain LoRA adapter, but of DoRA"));
+                   "does not belong to a plain LoRA adapter, but to DoRA"));
   CHECK(error_says(refusal([](PeftFolder& folder) {
                      folder.file.tensors.erase("base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight");
                    }),

@@ -214,11 +214,11 @@ TEST_CASE("convert: a checkpoint's language model and its encoder become two fil
 TEST_CASE("convert: an encoder that is not known, or not there, is left out, or refused where it is asked for") {
   Encoder e = llava();
   e.config["vision_config"]["model_type"] = "unheard_of";
-  CHECK(says(e.problem(), "has no encoder of pictures or sounds that can be converted"));
+  CHECK(says(e.problem(), "has no image or audio encoder that can be converted"));
   Encoder none = qwen3();
   none.file.tensors.clear();
   none.add("model.language_model.embed_tokens.weight", {300, kText});
-  CHECK(says(none.problem(), "has no encoder of pictures"));
+  CHECK(says(none.problem(), "has no image or audio encoder"));
 }
 
 TEST_CASE("convert: every tensor of an encoder has its place and shape") {
@@ -306,8 +306,8 @@ TEST_CASE("convert: the language model behind an encoder is found, and what its 
         "qwen3moe");
   CHECK(architecture({{"architectures", {"Qwen2ForCausalLM"}}, {"model_type", "unheard_of"}}) == "qwen2");
   CHECK_THROWS_WITH_AS(architecture({{"model_type", "unheard_of"}}),
-                       doctest::Contains("LlavaForConditionalGeneration is not known"), Error);
-  CHECK_THROWS_WITH_AS(architecture({{"model_type", 5}}), doctest::Contains("is not known"), Error);
+                       doctest::Contains("LlavaForConditionalGeneration unsupported model class"), Error);
+  CHECK_THROWS_WITH_AS(architecture({{"model_type", 5}}), doctest::Contains("unsupported model class"), Error);
 
   // Gemma 3: every sixth layer has full attention.
   const TemporaryFolder folder;

@@ -427,7 +427,7 @@ TEST_CASE("import: packed parts that are missing, misshapen or of an unknown kin
   const std::string up = "model.layers.0.mlp.up_proj";
   CHECK(names(problem(awq, [&](Checkpoint& c) { c.file.tensors.erase(up + ".qzeros"); }), "up_proj.qzeros is missing"));
   CHECK(names(problem(awq, [&](Checkpoint& c) { c.file.tensors[up + ".scales"].shape = {2, 64}; }), "up_proj.scales"));
-  CHECK(names(problem(awq, [&](Checkpoint& c) { c.config.erase("quantization_config"); }), "AWQ's or GPTQ's"));
+  CHECK(names(problem(awq, [&](Checkpoint& c) { c.config.erase("quantization_config"); }), "AWQ or GPTQ"));
   CHECK(names(problem(awq, [&](Checkpoint& c) { c.config["quantization_config"]["version"] = "gemv"; }), "gemm"));
   CHECK(names(problem(awq, [&](Checkpoint& c) { c.config["quantization_config"]["quant_method"] = "hqq"; }), "hqq"));
   CHECK(names(
@@ -445,5 +445,5 @@ TEST_CASE("import: packed parts that are missing, misshapen or of an unknown kin
       problem(Checkpoint::plain, [&](Checkpoint& c) { c.file.add("model.extra", "F32", {1}, std::vector<float>{0}); }),
       "model.extra has no place"));
   CHECK(names(problem(Checkpoint::plain, [&](Checkpoint& c) { c.config["hidden_size"] = 128; }),
-              "heads do not divide its 32 rows"));
+              "its 32 rows do not match the heads"));
 }

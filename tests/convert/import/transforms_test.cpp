@@ -100,7 +100,7 @@ TEST_CASE("convert: experts are stacked, whether in modules or in one tensor, tr
   CHECK(made["blk.0.ffn_up_exps.weight"].dims == Dims{4, 2, 2});
   CHECK(rows_of(made["blk.0.ffn_up_exps.weight"]) == Floats{0, 1, 2, 3});
   modules.in_layer("mlp.experts.1.up_proj.weight", {1, 4});
-  CHECK_THROWS_WITH_AS(modules.made(), doctest::Contains("experts differ in shape"), Error);
+  CHECK_THROWS_WITH_AS(modules.made(), doctest::Contains("experts have different shapes"), Error);
 }
 
 TEST_CASE("convert: a Mamba 2 layer's vectors get the shapes of GGUF") {

@@ -86,7 +86,7 @@ TEST_CASE("files without an encoder are refused") {
   recipe = recipe_of("ultravox");
   for (auto& entry : recipe["metadata"])
     if (entry[0] == "clip.projector_type") entry[2] = "unheard_of";
-  CHECK(error_of(recipe).find("the encoder of sound 'unheard_of' is not supported yet") != std::string::npos);
+  CHECK(error_of(recipe).find("the audio encoder 'unheard_of' is not supported yet") != std::string::npos);
 }
 
 TEST_CASE("pictures are read where the encoder of sound beside theirs has tensors that are not known") {

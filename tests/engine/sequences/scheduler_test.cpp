@@ -217,8 +217,7 @@ TEST_CASE("of those that wait, the one of the lowest priority number starts firs
 TEST_CASE("what cannot run is refused, and what breaks ends with its error") {
   History executor({});
   Scheduler scheduler(executor, executor.program);
-  CHECK_THROWS_WITH_AS(scheduler.submit(request_for({}, 1)), "the prompt is empty: there is nothing to evaluate",
-                       Error);
+  CHECK_THROWS_WITH_AS(scheduler.submit(request_for({}, 1)), "the prompt is empty: nothing to evaluate", Error);
   CHECK_THROWS_AS(scheduler.submit(request_for(std::vector<int32_t>(65, 1), 1)), Error);
   CHECK_THROWS_AS(scheduler.submit(request_for({kVocab}, 1)), Error);
   SequenceRequest cold = request_for({1}, 1);

@@ -220,7 +220,7 @@ TEST_CASE("turns: where copies break, what was preempted is evaluated again, and
       CHECK(std::ranges::equal(rest.tokens, std::span(alone.tokens).last(350)));
       CHECK(first->times_preempted() == (before ? 0 : 1));
       CHECK(first->prompt_usage().tokens == (before ? 3 : 3 + 53));
-      CHECK(lines == std::vector<std::string>{"prompts are no longer kept: no memory for copies"});
+      CHECK(lines == std::vector<std::string>{"the prefix cache is now off: no memory for copies"});
       CHECK_FALSE(scheduler.keeps_prefixes());
     }
 }

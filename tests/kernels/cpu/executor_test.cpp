@@ -89,7 +89,8 @@ TEST_CASE("tokens that see later ones see those of their stream, and texts are w
       CHECK(tests::worst_text_error(*executor, model) < 1e-9);
       if (params.causal) return;
       CHECK_THROWS_WITH_AS(executor->forward(tests::consecutive(model, 4, 3).batch()),
-                           "tokens of this model see later ones: a batch holds whole texts, from position 0 on", Error);
+                           "tokens of this model see later ones: a batch must hold whole texts, starting at position 0",
+                           Error);
     });
   });
 }
@@ -259,10 +260,10 @@ TEST_CASE("a q8_0 cache is refused for heads that are no whole blocks, by name")
   config.k_type = core::KvType::q8_0;
   CHECK_NOTHROW(kernels::cpu::make_cpu_executor(model.program, config));
   config.v_type = core::KvType::q8_0;
-  CHECK_THROWS_WITH_AS(kernels::cpu::make_cpu_executor(model.program, config),
-                       "a q8_0 cache of values takes heads of a multiple of 32 elements, this model's have 80; use "
-                       "-ctv f16",
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      kernels::cpu::make_cpu_executor(model.program, config),
+      "q8_0 values in the KV cache need a head size that is a multiple of 32 elements, this model has 80; use -ctv f16",
+      Error);
 }
 
 TEST_CASE("caches that hold only a window give what whole ones give, in laps of any length") {

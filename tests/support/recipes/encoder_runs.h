@@ -76,8 +76,7 @@ inline void check_encoder_recipe(const MakeExecutor& make, const std::string& na
   for (const size_t from : {end - 3, start + 1})
     CHECK(nmse(written(*executor, tokens, from, 2, from, 1), rest_of(from)) <= kOfPieces);
 
-  CHECK_THROWS_WITH_AS(written(*executor, tokens, 3, 8), "the tokens of a text that an encoder reads have no logits",
-                       Error);
+  CHECK_THROWS_WITH_AS(written(*executor, tokens, 3, 8), "tokens read by the encoder have no logits", Error);
 }
 
 inline void check_fast_encoder(const MakeExecutor& make, const std::string& name) {

@@ -174,10 +174,10 @@ void HttpChannel::post(const std::string& message, bool asks, double seconds, co
           all += text.size();
           const bool good = status >= 200 && status < 300;
           if (good && type.starts_with("text/event-stream")) {
-            if (!events.add(text) || all > kMaxStreamBytes) wrong = "sent an encoding that ridge does not support";
+            if (!events.add(text) || all > kMaxStreamBytes) wrong = "sent too much data";
           } else {
             body += text;
-            if (good && body.size() > kMaxBytes) wrong = fmt::format("answers with more than {} MiB", kMaxBytes >> 20);
+            if (good && body.size() > kMaxBytes) wrong = fmt::format("answered with more than {} MiB", kMaxBytes >> 20);
             if (!good && body.size() > kMaxProblem) return false;
           }
           return wrong.empty();

@@ -172,9 +172,9 @@ TEST_CASE("an MCP server over HTTP that does not behave is one clear line") {
   CHECK(problem(200, "application/json", "[") == "MCP server web ended its response without a result");
   CHECK(problem(200, "text/event-stream", "data: {}\n\n") == "MCP server web ended its response without a result");
   CHECK(problem(200, "application/json", std::string((16 << 20) + 1, 'x')) ==
-        "MCP server web answers with more than 16 MiB");
+        "MCP server web answered with more than 16 MiB");
   CHECK(problem(200, "text/event-stream", "data: " + std::string(16 << 20, 'x')) ==
-        "MCP server web sent an encoding that ridge does not support");
+        "MCP server web sent too much data");
 
   server.first = [](const HttpRequest&, const Json& message, const HttpReply& reply) {
     send_json(reply, answer_to(message, Json::object()), "Mcp-Session-Id: a b\r\n");

@@ -106,7 +106,7 @@ TEST_CASE("inspect says how a chat with the model will be") {
   model.further.set("general.architecture", "nonesuch");
   model.write(folder() / "bare.gguf");
   const std::string shown = run_ridge({"inspect", folder() / "bare.gguf"}).out;
-  CHECK(shown.find("\nruns: no, ") != std::string::npos);
+  CHECK(shown.find("\nsupported: no, ") != std::string::npos);
   CHECK(shown.find("\nchat template: none; using \"chatml\"\n") != std::string::npos);
   CHECK(shown.find("\nrecommended sampling: temp 0.5\n") != std::string::npos);
 }

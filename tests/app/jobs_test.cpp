@@ -207,7 +207,7 @@ TEST_CASE("a model that is shortened while a job reads it fails the job, and not
   std::filesystem::resize_file(in, 4096);
   const Job job = q.finish(1);
   CHECK(job.state == JobState::failed);
-  CHECK(job.error.find("shortened") != std::string::npos);
+  CHECK(job.error.find("truncated") != std::string::npos);
   CHECK(folder.file_count() == 1);
 }
 

@@ -291,7 +291,7 @@ TEST_CASE("ridge models and ridge fit know which model has an encoder") {
   CHECK(bytes("seer", {}).second > 10'000);
   CHECK(bytes("seer", {"--mmproj", "none"}).first == 0);
   CHECK(bytes("other", {}).first == 0);
-  CHECK(ridge({"fit", "-m", "seer"}).find("pictures ") != std::string::npos);
+  CHECK(ridge({"fit", "-m", "seer"}).find("images ") != std::string::npos);
 }
 
 TEST_CASE("commands say what is wrong with pictures") {

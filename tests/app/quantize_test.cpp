@@ -225,7 +225,7 @@ TEST_CASE("an importance matrix is made, used, and named in the result") {
   check_one_line(run_ridge({"quantize", tiny_model(), folder() / "no.gguf", "Q4_0", "--imatrix", matrix}), 1,
                  "another model");
   check_one_line(run_ridge({"quantize", wide_model(), folder() / "no.gguf", "Q4_0", "--imatrix", wide_model()}), 1,
-                 "no importance matrix");
+                 "not an importance matrix");
 }
 
 TEST_CASE("calibrated methods write ordinary types that run") {

@@ -253,7 +253,7 @@ TEST_CASE("what is refused ends a pull at once, also while another connection ha
     }
     return true;
   };
-  CHECK(holds(puller.refusal("hf:acme/Tall-GGUF"), "is gated"));
+  CHECK(holds(puller.refusal("hf:acme/Tall-GGUF"), "gated model"));
   CHECK(hangs);
   over = true;
 }
@@ -307,10 +307,10 @@ TEST_CASE("hubs that refuse or misbehave are one line, and no model appears") {
     };
   };
   CHECK(holds(at_hub(answer(404, "", "X-Error-Code: RepoNotFound\r\n")), "the repository does not exist"));
-  CHECK(holds(at_hub(answer(404, "", "X-Error-Code: RevisionNotFound\r\n")), "there is no such revision"));
+  CHECK(holds(at_hub(answer(404, "", "X-Error-Code: RevisionNotFound\r\n")), "no such revision"));
   CHECK(holds(at_hub(answer(401, "", "X-Error-Code: GatedRepo\r\n")), "gated model: accept its terms at"));
   CHECK(holds(at_hub(answer(401, "")), "set HF_TOKEN"));
-  CHECK(holds(at_hub(answer(403, "")), "is gated"));
+  CHECK(holds(at_hub(answer(403, "")), "gated model"));
   CHECK(holds(at_hub(answer(418, "")), "status 418"));
   CHECK(holds(at_hub(answer(200, "no json")), "is not valid JSON"));
   CHECK(holds(at_hub(answer(200, "[]")), "expected"));
@@ -363,7 +363,7 @@ TEST_CASE("hubs that refuse or misbehave are one line, and no model appears") {
     hub.store_before = handler;
     return puller.refusal("hf:acme/Tall-GGUF");
   };
-  CHECK(holds(at_store(answer(404, "")), "there is no such"));
+  CHECK(holds(at_store(answer(404, "")), "no such"));
   CHECK(holds(at_store(answer(416, "")), "status 416"));
   CHECK(holds(at_store(answer(206, "12345", "Content-Range: bytes 7-11/3000000\r\n")), "requested bytes"));
   CHECK(holds(at_store(answer(206, "12345", "Content-Range: bytes 0-4/5\r\n")), "requested bytes"));

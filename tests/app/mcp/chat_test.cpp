@@ -57,12 +57,12 @@ TEST_CASE("a chat asks before each call of a tool: yes, no, and always") {
   REQUIRE(chat.expect("[allow tiny: echo({\"text\": \"hi\"})? y: yes, n: no, a: always in this chat]"));
   REQUIRE(chat.expect("> "));
   chat.type("hm\r"); // not a decision
-  REQUIRE(chat.expect("may it?"));
+  REQUIRE(chat.expect("[allow "));
   chat.type("y\r");
   REQUIRE(chat.expect("[echo: 8 bytes]"));
-  REQUIRE(chat.expect("may it?"));
+  REQUIRE(chat.expect("[allow "));
   chat.type("n\r");
-  REQUIRE(chat.expect("may it?"));
+  REQUIRE(chat.expect("[allow "));
   chat.type("/tools\r");
   REQUIRE(chat.expect("tiny: The tool echo"));
   chat.type("/set grammar none\r");
@@ -93,7 +93,7 @@ TEST_CASE("a call that hangs is stopped by Ctrl-C, and the chat goes on") {
   Terminal chat(chat_that_calls("act", R"({\"what\": \"wait )" + waits + R"(\"})"), environment());
   REQUIRE(chat.expect("> "));
   chat.type("wait\r");
-  REQUIRE(chat.expect("may it?"));
+  REQUIRE(chat.expect("[allow "));
   chat.type("y\r");
   REQUIRE(eventually([&] { return std::filesystem::exists(waits); }));
   chat.type("\x03");

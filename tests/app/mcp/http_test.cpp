@@ -143,7 +143,7 @@ TEST_CASE("redirects of an MCP server are followed at its own address only, wher
   };
   const std::string problem = start_problem(web(server.address()));
   CHECK(problem.starts_with("MCP server web cannot be reached: http://127.0.0.1:"));
-  CHECK(problem.find("leads to " + other.address()) != std::string::npos);
+  CHECK(problem.find("redirects to " + other.address()) != std::string::npos);
   CHECK(other.server.requests().empty());
 }
 

@@ -90,7 +90,7 @@ TEST_CASE("a model that is shortened while open costs the answer, and opens agai
   REQUIRE(e.now()->messages.size() == 2);
   std::filesystem::resize_file(path, 8192);
   e.say("again");
-  CHECK(e.now()->error.find("shortened") != std::string::npos);
+  CHECK(e.now()->error.find("truncated") != std::string::npos);
   CHECK(e.now()->state == EngineState::idle);
   e.engine.send(intent::StudyTensor{"blk.0.attn_q.weight"});
   CHECK(eventually([&] { return e.now()->error_number >= 2; }));

@@ -229,8 +229,9 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--draft-model", o->request.draft_model, "with --spec eagle3: the file of the draft head (-md)")
       ->type_name(kModelType);
   list("-b,--batch-size", o->request.batches, "maximum number of prompt tokens submitted to the engine at once");
-  list("--ubatch-size", o->request.ubatches,
-       "how many of them are evaluated in one forward pass (-ub); 0: all if the GPU has room, otherwise 512");
+  list(
+      "--ubatch-size", o->request.ubatches,
+      "maximum number of prompt tokens evaluated in one forward pass (-ub); 0: all if the GPU has room, otherwise 512");
   list("--cache-type-k", o->request.k_types, "KV cache type for keys: f16, f32, q8_0 (-ctk)", "TYPE");
   list("--cache-type-v", o->request.v_types, "KV cache type for values: f16, f32, q8_0 (-ctv)", "TYPE");
   list("--gpu-layers,--n-gpu-layers", o->request.gpu_layers,

@@ -69,7 +69,7 @@ void add_convert_command(CLI::App& app) {
   command->add_option("--type", options->request.type, "type for unquantized matrices (default: keep theirs)")
       ->type_name("f16|bf16|f32|q8_0")
       ->check(CLI::IsMember({"f16", "bf16", "f32", "q8_0"}, CLI::ignore_case));
-  command->add_flag("--json", options->json, "machine-readable");
+  command->add_flag("--json", options->json, "print JSON");
   command->callback([options] { options->run(); });
 }
 

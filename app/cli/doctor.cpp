@@ -144,8 +144,8 @@ Finding find_sndfile() {
 
 Finding find_microphone() {
   const std::string problem = media::Microphone::problem();
-  if (problem.empty()) return {"libpulse-simple", true, "found: the window can record audio", ""};
-  return {"libpulse-simple", false, "missing: the window cannot record audio", problem};
+  if (problem.empty()) return {"libpulse", true, "found: the window can record audio", ""};
+  return {"libpulse", false, "missing: the window cannot record audio", problem};
 }
 
 Finding find_display() {
@@ -216,7 +216,7 @@ void add_doctor_command(CLI::App& app) {
   auto options = std::make_shared<DoctorCommand>();
   CLI::App* command =
       app.add_subcommand("doctor", "check this machine's hardware, drivers and libraries for running models");
-  command->add_flag("--json", options->json, "machine-readable");
+  command->add_flag("--json", options->json, "print JSON");
   command->callback([options] { options->run(); });
 }
 

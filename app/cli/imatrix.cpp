@@ -118,7 +118,7 @@ void add_imatrix_command(CLI::App& app) {
   command->add_flag("--parse-special", options->parse_special,
                     "parse special tokens in the text (for chat transcripts)");
   command->add_flag("--process-output", options->process_output, "include the output matrix");
-  command->add_flag("--json", options->json, "machine-readable");
+  command->add_flag("--json", options->json, "print JSON");
   command->add_option("--device", options->device, "auto (the GPU if there is one), cuda or cpu")
       ->check(CLI::IsMember({"auto", "cuda", "cpu"}))
       ->type_name("NAME");

@@ -322,7 +322,7 @@ void add_inspect_command(CLI::App& app) {
   auto options = std::make_shared<InspectCommand>();
   CLI::App* command = app.add_subcommand("inspect", "show a file's metadata, tensors and sizes");
   command->add_option("file", options->path, "GGUF file (any part of a split model)")->type_name(kModelType);
-  command->add_flag("--json", options->json, "machine-readable");
+  command->add_flag("--json", options->json, "print JSON");
   command->add_flag("--full", options->full, "show long arrays and strings in full");
   command->add_option("--tensor", options->tensor, "decode this tensor to f32 and show its statistics")
       ->type_name("NAME");

@@ -46,8 +46,8 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide, boo
       ->type_name("N");
   command
       .add_option("--ubatch-size", o.ubatch,
-                  fmt::format("how many of them are evaluated in one forward pass (-ub); more need more scratch memory "
-                              "(default: all if the GPU has room, otherwise {})",
+                  fmt::format("maximum number of prompt tokens evaluated in one forward pass (-ub); more need more "
+                              "scratch memory (default: all if the GPU has room, otherwise {})",
                               engine::kDefaultUbatch))
       ->check(CLI::Range(1, 1 << 16))
       ->type_name("N");
@@ -200,7 +200,7 @@ void add_rarer_samplers(CLI::App& command, core::SamplingOptions& o) {
          "DRY: penalty for tokens that continue a repetition; 0: off", "X");
   option("--dry-base", p.dry.base, "dry-base", "the penalty is multiplied by this for each repeated token", "X");
   option("--dry-allowed-length", p.dry.allowed_length, "dry-allowed-length",
-         "repetitions up to this many tokens are not penalized", "N");
+         "repetitions shorter than this are not penalized", "N");
   option("--dry-penalty-last-n", p.dry.last_n, "dry-penalty-last-n",
          "how many recent tokens are searched for repetitions; 0: none, -1: all", "N");
   command

@@ -338,7 +338,7 @@ void add_perplexity_command(CLI::App& app) {
       ->capture_default_str()
       ->type_name("K");
   command->add_flag("--exact", options->exact, "no activation quantization, F32 KV cache");
-  command->add_flag("--json", options->json, "machine-readable");
+  command->add_flag("--json", options->json, "print JSON");
   command->callback([options] { options->run(); });
 }
 

@@ -111,7 +111,7 @@ void add_roofline_command(CLI::App& app) {
   command->add_flag("--ceilings", o->request.ceilings_only, "measure only the machine, no kernels");
   auto* ladder = command->add_flag(
       "--ladder", o->ladder, "instead: compare matrix multiplications step by step from a naive kernel to cuBLAS");
-  auto* json = command->add_flag("--json", o->json, "machine-readable");
+  auto* json = command->add_flag("--json", o->json, "print JSON");
   auto* csv = command->add_flag("--csv", o->csv, "print JSON, one line per kernel")->excludes(json);
   auto* svg = command->add_option("--svg", o->svg, "also draw the roofline to this file")->type_name("FILE");
   for (CLI::Option* other : {csv, svg, file, command->get_option("--shape"), command->get_option("--ceilings")})

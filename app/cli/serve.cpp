@@ -127,7 +127,7 @@ struct ServeCommand {
     const auto find = [&](const std::string& name, const char* flag) -> server::ModelFile& {
       const auto at = std::ranges::find(all, name, &server::ModelFile::name);
       if (at == all.end())
-        throw Error(fmt::format("{} {}: unknown model; there are {}", flag, core::printable(name, 100),
+        throw Error(fmt::format("{} {}: unknown model; available: {}", flag, core::printable(name, 100),
                                 fmt::join(all | std::views::transform(&server::ModelFile::name), ", ")),
                     Error::kUsage);
       return *at;
@@ -302,8 +302,9 @@ void add_server_options(CLI::App& command, ServeCommand& options) {
                   "without a key: further host names by which requests may reach the server; *: any")
       ->type_name("NAME")
       ->delimiter(',');
-  command.add_flag("--no-ui", options.no_page,
-                   "do not serve the chat page to browsers that open the server's address; answer with Ollama's line");
+  command.add_flag(
+      "--no-ui", options.no_page,
+      "do not serve the chat page to browsers that open the server's address; answer with Ollama's status line");
 }
 
 CLI::App* add_options(CLI::App& app, ServeCommand& options) {

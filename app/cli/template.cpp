@@ -85,7 +85,7 @@ void add_template_command(CLI::App& app) {
   command->add_option("--eos", options->eos, "end-of-text token")->type_name("TEXT");
   command->add_option("--now", options->now, "the time returned by strftime_now: 2026-01-15T12:00:00")
       ->type_name("TIME");
-  command->add_flag("--json", options->json, "machine-readable");
+  command->add_flag("--json", options->json, "print JSON");
   command->callback([options] { options->run(); });
 }
 

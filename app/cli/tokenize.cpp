@@ -99,7 +99,7 @@ void add_tokenize_commands(CLI::App& app) {
         ->type_name("IDS")
         ->required();
     command->add_flag("--special", options->special, "include special tokens in the output");
-    command->add_flag("--json", options->json, "machine-readable");
+    command->add_flag("--json", options->json, "print JSON");
     command->callback([options] { options->run(); });
   }
 }

@@ -87,10 +87,10 @@ struct FitCommand {
       const std::string picture = fmt::format("one image of {0} × {0} pixels", engine::kPlannedSide);
       const std::string sound = fmt::format("{} seconds of audio", engine::kPlannedSamples / models::sound::kRate);
       row(senses.pictures ? "images" : "audio", fmt::format("on the {}, for {}: {}", pictures_on_gpu ? "GPU" : "CPU",
-                                                              !senses.sounds     ? picture
-                                                              : !senses.pictures ? sound
-                                                                                 : picture + ", or " + sound,
-                                                              parts_of(pictures)));
+                                                            !senses.sounds     ? picture
+                                                            : !senses.pictures ? sound
+                                                                               : picture + ", or " + sound,
+                                                            parts_of(pictures)));
     }
     row("KV cache", fmt::format("{} per additional 1,000 tokens", core::human_bytes(1000 * fit.cache_per_token)));
     row("context", fmt::format("{} tokens; at most {} fit (trained for {})", config.context, fit.largest_context,
@@ -234,9 +234,9 @@ void add_fit_command(CLI::App& app) {
   command->get_option("--gpu-memory")->description("assume that each GPU has this much free memory, such as 24GiB");
   command->add_option("--memory", options->memory, "assume that this much CPU memory is free")->type_name("SIZE");
   command->add_flag("--measure", options->measure_anew,
-                    "measure memory bandwidth again, for some seconds (default: use the best earlier measurement, also "
-                    "by roofline and doctor)");
-  command->add_flag("--json", options->json, "machine-readable");
+                    "measure memory bandwidth again, for some seconds (default: use the best earlier measurement, "
+                    "including those of roofline and doctor)");
+  command->add_flag("--json", options->json, "print JSON");
   command->callback([options] { options->run(); });
 }
 

@@ -109,7 +109,7 @@ struct ModelsCommand {
 void add_models_command(CLI::App& app) {
   auto options = std::make_shared<ModelsCommand>();
   CLI::App* command = app.add_subcommand("models", "list the models on this machine, or the supported architectures");
-  command->add_flag("--json", options->json, "machine-readable");
+  command->add_flag("--json", options->json, "print JSON");
   command->add_flag("--architectures", options->architectures, "list the supported architectures and known models");
   command->add_flag("--markdown", options->markdown, "print them as a Markdown table, as in docs/models.md");
   command->footer("Searches Hugging Face's cache (HF_HUB_CACHE, HF_HOME), the folders of LM Studio, "

@@ -49,7 +49,7 @@ void add_search_command(CLI::App& app, std::vector<std::string>& next) {
       ->check(CLI::Range(1, 50))
       ->capture_default_str()
       ->type_name("N");
-  command->add_flag("--json", options->json, "machine-readable");
+  command->add_flag("--json", options->json, "print JSON");
   command->footer("Lists repositories with GGUF files, the most downloaded first, with the size of each type. In a "
                   "terminal,\nenter a number to download a model and chat with it. The type marked * is the default; "
                   "2:Q8_0 chooses another.");

@@ -280,7 +280,7 @@ TEST_CASE("Ollama's clients get whole calls, and what is wrong with tools is sai
   tool["function"]["parameters"]["properties"]["days"]["type"] = 5;
   CHECK(message(Json::array({clock_tool(), tool}), "auto")
             .starts_with("tools[1].function.parameters of get_weather: invalid schema: JSON schema, #/properties/days: "
-                         "`type` must name types"));
+                         "`type` must be one or more of"));
   Json deep = chat_body("hi");
   const std::string arguments = // overflows recursive code
       "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";

@@ -312,9 +312,10 @@ TEST_CASE("what is no schema is refused by its JSON path") {
     CAPTURE(message);
     CHECK(message.find(complaint) != std::string::npos);
   };
-  refuses(R"({"properties": {"a/b": {"items": {"type": 5}}}})", "#/properties/a~1b/items: `type` must name types");
+  refuses(R"({"properties": {"a/b": {"items": {"type": 5}}}})",
+          "#/properties/a~1b/items: `type` must be one or more of");
   refuses(R"({"anyOf": [{"type": "string"}, {"if": 3}]})", "#/anyOf/1/if: a schema must be an object");
-  refuses(R"({"type": "str"})", "`type` must name types");
+  refuses(R"({"type": "str"})", "`type` must be one or more of");
   refuses(R"({"type": "string", "minLength": -1})", "`minLength` must be a whole number");
   refuses(R"({"type": "string", "minLength": 1.5})", "`minLength` must be a whole number");
   refuses(R"({"properties": []})", "`properties` must be an object");

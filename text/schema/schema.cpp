@@ -137,7 +137,7 @@ class Cleaner {
   static void check_types(const Json& type, const std::string& path) {
     const bool valid = type.is_array() ? std::ranges::all_of(type, is_type) : is_type(type);
     if (!valid)
-      fail_schema(path, "`type` must name types out of: object, array, string, number, integer, boolean, null");
+      fail_schema(path, "`type` must be one or more of: object, array, string, number, integer, boolean, null");
   }
 
   std::vector<Place> open_;

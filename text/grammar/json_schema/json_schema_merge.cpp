@@ -194,7 +194,7 @@ std::vector<std::string> find_types(const Json& schema, const std::string& path)
   std::vector<std::string> types;
   for (const Json& name : type->is_array() ? *type : Json::array({*type})) {
     if (!name.is_string() || !contains(kTypes, name.get<std::string>())) {
-      fail_schema(path, fmt::format("`type` must name types out of: {}", fmt::join(kTypes, ", ")));
+      fail_schema(path, fmt::format("`type` must be one or more of: {}", fmt::join(kTypes, ", ")));
     }
     types.push_back(name.get<std::string>());
   }

@@ -64,7 +64,7 @@ TEST_CASE("bench tries the ways to multiply on a GPU alone") {
   CHECK(error_of({"--regret", "0"}).find("--regret") != std::string::npos);
   CHECK(error_of({"--calibrate"}).find("--calibrate needs a model that fits entirely on one GPU") != std::string::npos);
   CHECK(error_of({"--calibrate", "--regret", "8"}).find("--calibrate") != std::string::npos);
-  CHECK(error_of({"--regret", "8", "-o", "json"}).find("--regret is shown as md") != std::string::npos);
+  CHECK(error_of({"--regret", "8", "-o", "json"}).find("--regret prints md only") != std::string::npos);
 }
 
 TEST_CASE("bench measures steps that check guesses, and guesses of which a share is right") {
@@ -116,7 +116,7 @@ TEST_CASE("GPUs that are asked for and not there are said to be missing") {
   CHECK(named.err.find("running on the CPU: ") != std::string::npos);
   const Result several = run_ridge({"run", "-m", tiny_model(), "-p", "x", "--gpus", "0,1", "-ngl", "99"});
   CHECK(several.status == 2);
-  CHECK(several.err.starts_with("ridge: error: --gpus 0,1: -ngl takes one GPU"));
+  CHECK(several.err.starts_with("ridge: error: --gpus 0,1: -ngl uses one GPU"));
 }
 
 TEST_CASE("bench measures an EAGLE-3 head in a file of its own") {
@@ -299,7 +299,7 @@ TEST_CASE("bench, roofline and --save refuse what makes no sense") {
   image.add_pair(*gguf::File::open(tiny_model()).find_tensor("blk.0.attn_q.weight"), 4, random);
   image.write(adapter);
   refused({"bench", "--device", "cpu", "--shape", "qwen2.5-0.5b:Q4_0", "-p", "0", "-n", "1", "--lora", adapter}, 1,
-          "an adapter of a llama model");
+          "an adapter for a llama model");
   refused({"bench", "-m", tiny_model(), "-p", "5-1"}, 2, "--n-prompt");
   refused({"bench", "-m", tiny_model(), "-p", "0", "-n", "0"}, 2, "nothing to measure");
   refused({"bench", "-m", tiny_model(), "--save", "x"}, 2, "--save");

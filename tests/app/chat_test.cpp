@@ -302,7 +302,7 @@ TEST_CASE("mistakes are explained and the chat goes on") {
            {"/nonsense", "unknown command /nonsense; /help lists them"},
            {"/staats", "unknown command /staats; did you mean '/stats'?"},
            {"/set tmep 1", "unknown option 'tmep'; did you mean 'temp'?"},
-           {"/set temp", "which value? It is 0.8"},
+           {"/set temp", "the value is missing; it is 0.8"},
            {"/set grammar root ::= nothing", "nothing"},
            {"/set thinking perhaps", "expected on or off, found 'perhaps'"},
            {"/set ctx-size -3", "'-3' is not a number from 0 to"},
@@ -316,7 +316,7 @@ TEST_CASE("mistakes are explained and the chat goes on") {
            {"/read " + (folder() / "absent.txt"), "absent.txt: cannot open"},
            {"/load " + junk, "is not valid JSON"},
            {"/save /no/such/folder/x.json", "/no/such/folder"},
-           {"/set temp hot", "'hot' is no number"},
+           {"/set temp hot", "'hot' is not a number"},
            {"/set warmth 1", "unknown option 'warmth'"},
            {"/set top-p 3", "top-p"},
            {"/save " + tiny_model(), "is also an input"},
@@ -402,7 +402,7 @@ TEST_CASE("a full context is announced, then refused, or with --context-shift fo
     chat.type("hello\r");
     REQUIRE(chat.expect("· context "));
     chat.type("/compact\r");
-    REQUIRE(chat.expect("in place of 2 messages"));
+    REQUIRE(chat.expect("replaces 2 messages"));
     json messages = saved(chat, "compact.json");
     REQUIRE(messages.size() == 1);
     CHECK(messages[0]["content"].get<std::string>().starts_with("This is a summary"));
@@ -518,7 +518,7 @@ TEST_CASE("a call of a tool is shown, and what the user types is its result") {
                                 "how late is it?\nhalf past nine\n/save " + (folder() / "calls.json") + "\n");
   CHECK(talk.status == 0);
   CHECK(talk.out.find("clock({") != std::string::npos);
-  CHECK(talk.err.find("[the result of clock({") != std::string::npos);
+  CHECK(talk.err.find("[enter the result of clock({") != std::string::npos);
   const json messages = json::parse(read_file(folder() / "calls.json"))["messages"];
   REQUIRE(messages.size() == 4);
   CHECK(messages[1]["tool_calls"][0]["function"]["name"] == "clock");

@@ -67,7 +67,7 @@ TEST_CASE("what is wrong with a file is said with its line") {
   check_error("[model \"\"]\n", "1: [model \"NAME\"]: the name is empty");
   check_error("stop = \"a\n", "1: the closing quote is missing");
   check_error("stop = \"\\q\"\n", "1: in quotes, \\ must be followed by");
-  check_error("stop = \"a\" b\n", "1: \"b\" stands behind");
+  check_error("stop = \"a\" b\n", "1: unexpected \"b\" after");
   check_error("help = true\n", "1: help cannot be set in the configuration file");
   check_error("\033[2J = 1\n", "1: no command has an option --\\x1b[2J");
   CHECK(config(std::string("a\0b", 3)).err.find("expected text in UTF-8") != std::string::npos);

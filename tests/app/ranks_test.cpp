@@ -116,7 +116,7 @@ TEST_CASE("commands that several processes cannot share are refused by every one
       CAPTURE(result.err);
       CHECK(result.status == 2);
       CHECK(result.out.empty());
-      CHECK(result.err.starts_with("ridge: error: " + command[0] + ": is one of 2 processes, and "));
+      CHECK(result.err.starts_with("ridge: error: " + command[0] + ": runs as one of 2 processes, but "));
       CHECK(result.err.find("start it directly, without torchrun or mpirun") != std::string::npos);
       CHECK(std::ranges::count(result.err, '\n') == 1);
     }

@@ -299,7 +299,7 @@ TEST_CASE("ranks of one host make a secret that only their user can read, and ot
     CHECK(core::find_rank_secret(false) == "of the environment");
   }
   const Variable text("RIDGE_RANK_SECRET", "short");
-  CHECK(problem(true).find("RIDGE_RANK_SECRET: expected at least 16 characters") != std::string::npos);
+  CHECK(problem(true).find("RIDGE_RANK_SECRET: expected at least 16 random characters") != std::string::npos);
 }
 
 TEST_CASE("ranks are on one host where the launcher says so, or the address is the loopback's") {

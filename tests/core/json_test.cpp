@@ -45,7 +45,7 @@ TEST_CASE("what is no JSON, or too much of it, is refused in one line") {
   CHECK(problem("{\"a\": ") == "FILE: is not valid JSON: error at byte 7");
   CHECK(problem("") == "FILE: is not valid JSON: error at byte 1");
   CHECK(problem("[1] x") == "FILE: is not valid JSON: error at byte 5");
-  CHECK(problem("\"\xff\"").starts_with("FILE: is no JSON"));
+  CHECK(problem("\"\xff\"").starts_with("FILE: is not valid JSON"));
   CHECK(problem("1e999") == "FILE: contains a number that is too large");
   for (const char* open : {"[", "{\"a\":", "[{\"a\":"}) {
     CHECK(problem(repeated(open, 200'000)) == "FILE: nests deeper than 64 levels");

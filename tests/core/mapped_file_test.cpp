@@ -36,7 +36,7 @@ TEST_CASE("a file that is shortened while mapped reads as zeros behind its end, 
   std::filesystem::resize_file(path, kBytes / 4);
   CHECK(count(file.bytes(), 'x') == kBytes / 4);
   CHECK(count(file.bytes(), '\0') == 3 * kBytes / 4);
-  CHECK_THROWS_WITH_AS(file.check(), doctest::Contains("shortened it from 1048576 to 262144 bytes"), Error);
+  CHECK_THROWS_WITH_AS(file.check(), doctest::Contains("truncated it from 1048576 to 262144 bytes"), Error);
   CHECK_NOTHROW(other.check());
   CHECK(count(other.bytes(), 'x') == kBytes);
 }

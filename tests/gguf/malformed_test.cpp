@@ -24,7 +24,7 @@ void check_refused(const Builder& file, uint64_t offset, const std::vector<std::
 } // namespace
 
 TEST_CASE("versions other than 2 and 3, and big-endian files, are refused by name") {
-  check_refused(Builder(0, 0, 1), 4, {"version", "found 1", "version 1"});
+  check_refused(Builder(0, 0, 1), 4, {"version", "found 1", "current GGUF version"});
   check_refused(Builder(0, 0, 0), 4, {"version", "found 0", "expected 2 or 3"});
   check_refused(Builder(0, 0, 4), 4, {"version", "found 4", "expected 2 or 3"});
   check_refused(Builder(0, 0, 0x03000000), 4, {"version", "big-endian"});
@@ -61,7 +61,7 @@ TEST_CASE("counts that the file cannot hold are refused before anything is alloc
   array.key("k", 9).u32(4);
   const uint64_t count = array.at();
   check_refused(array.u64(uint64_t{1} << 62).u32(0), count,
-                {"value of 'k'", "expected at most 1, as 4 bytes are left"});
+                {"value of 'k'", "expected at most 1, as only 4 bytes are left"});
   Builder strings(0, 1);
   strings.key("k", 9).u32(8);
   const uint64_t strings_count = strings.at();
@@ -92,7 +92,7 @@ TEST_CASE("bad keys are refused") {
   Builder twice(0, 2);
   twice.key("same\n", 0).raw("1");
   const uint64_t second = twice.at() + 8;
-  check_refused(twice.key("same\n", 0).raw("2"), second, {"key", "'same\\x0a' stands twice"});
+  check_refused(twice.key("same\n", 0).raw("2"), second, {"key", "'same\\x0a' occurs twice"});
 }
 
 TEST_CASE("unknown value types and impossible booleans are refused") {
@@ -152,7 +152,7 @@ TEST_CASE("bad tensor names are refused") {
   Builder twice(2, 0);
   twice.tensor("t", {1}, 0, 0);
   const uint64_t second = twice.at() + 8;
-  check_refused(twice.tensor("t", {1}, 0, 32).pad().data(36), second, {"tensor name", "'t' stands twice"});
+  check_refused(twice.tensor("t", {1}, 0, 32).pad().data(36), second, {"tensor name", "'t' occurs twice"});
 }
 
 TEST_CASE("shapes that overflow, are empty or split blocks are refused") {
@@ -178,7 +178,7 @@ TEST_CASE("shapes that overflow, are empty or split blocks are refused") {
 TEST_CASE("types that no file may hold are refused with what is known of them") {
   const auto one = [](uint32_t type) { return Builder(1, 0).tensor("w", {256}, type, 0).pad().data(4096); };
   constexpr uint64_t kType = 24 + 8 + 1 + 4 + 8;
-  check_refused(one(1000), kType, {"type of 'w'", "1000 is unknown", "F32=0", "Q4_K=12", "I8=24"});
+  check_refused(one(1000), kType, {"type of 'w'", "unknown type 1000", "F32=0", "Q4_K=12", "I8=24"});
   for (const uint32_t removed : {4u, 5u, 31u, 32u, 33u, 36u, 37u, 38u})
     check_refused(one(removed), kType, {"type of 'w'", std::to_string(removed) + " (", "removed from GGUF"});
   check_refused(one(9), kType, {"type of 'w'", "9 (Q8_1)", "in-memory"});
@@ -191,7 +191,8 @@ TEST_CASE("tensor offsets that are unaligned, far away or within another tensor 
   const auto one = [](uint64_t offset) { return Builder(1, 0).tensor("t", {8}, 0, offset).pad().data(64); };
   check_refused(one(4), kOffset, {field, "multiple of the alignment 32, found 4"});
   check_refused(one(uint64_t{1} << 63), kOffset, {field, "far past the end"});
-  check_refused(one(64), kOffset, {field, "its data ends at 160, the file at 128: 32 bytes are missing", "download"});
+  check_refused(one(64), kOffset,
+                {field, "its data ends at 160, but the file ends at 128: 32 bytes are missing", "download"});
   check_refused(one(uint64_t{1} << 61), kOffset, {field, "bytes are missing"});
 
   Builder overlap(2, 0);

@@ -127,7 +127,7 @@ TEST_CASE("safetensors: shards are found by the index, and every way to lie abou
   index(R"({"a":"s2.safetensors","b":"s2.safetensors"})");
   CHECK(says(problem_of_folder(folder.path()), "does not contain it"));
   index(R"({"a":"s1.safetensors","b":"s3.safetensors"})");
-  CHECK(says(problem_of_folder(folder.path()), "s3.safetensors: is missing"));
+  CHECK(says(problem_of_folder(folder.path()), "s3.safetensors: missing"));
   for (const char* escape : {"../s1.safetensors", "/etc/passwd", "sub/s1.safetensors", ".safetensors", "s1.bin"}) {
     index(std::string(R"({"a":")") + escape + "\"}");
     CHECK(says(problem_of_folder(folder.path()), "in the same folder"));

@@ -85,8 +85,8 @@ TEST_CASE("a copy of a split model is one file without the split keys") {
 TEST_CASE("a missing shard is named") {
   const Model model;
   std::filesystem::remove(model.path(1));
-  check_says(model.refusal(0), {model.path(1) + ": is missing", "3 shards", "side by side"});
-  check_says(model.refusal(2), {model.path(1) + ": is missing"});
+  check_says(model.refusal(0), {model.path(1) + ": missing", "3 shards", "in the same folder"});
+  check_says(model.refusal(2), {model.path(1) + ": missing"});
 }
 
 TEST_CASE("a damaged shard is named, not the one that was asked for") {

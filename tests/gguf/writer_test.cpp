@@ -173,7 +173,7 @@ TEST_CASE("what could not be read back is refused before anything is written") {
   says(refusal("k", 1, {{"t", quant::Type::Q8_0, {33}}}),
        "tensor 't': dimension 0 is 33, expected a multiple of the 32");
   says(refusal("k", 1, {{"t", quant::Type::F32, {1, 1, 1, 1, 1}}}), "tensor 't': found 5 dimensions");
-  says(refusal("k", 1, {{"t", quant::Type::F32, {1}}, {"t", quant::Type::F32, {1}}}), "tensor name 't' is given twice");
+  says(refusal("k", 1, {{"t", quant::Type::F32, {1}}, {"t", quant::Type::F32, {1}}}), "tensor name 't' occurs twice");
   says(refusal("k", 1, {{"t", quant::Type::F32, {int64_t{1} << 60}}}), "2^62 bytes");
   says(refusal("k", 1, {{"t", gguf::PlainType::I8, {int64_t{1} << 61}}}), "GB free");
   CHECK(folder.file_count() == 0);

@@ -179,10 +179,10 @@ TEST_CASE("a BMP that is broken, too large or of another kind is one line of err
   CHECK(has(with(plain, [](BmpFile& f) { f.width = f.height = 9000, f.data = "x"; }), "file is truncated"));
   CHECK(has(with(plain, [](BmpFile& f) { f.header = 41; }), "a header of 41 bytes, expected 12, 40"));
   CHECK(has(with(plain, [](BmpFile& f) { f.bits = 2; }), "2 bits per pixel, expected 1, 4, 8"));
-  CHECK(
-      has(with(plain, [](BmpFile& f) { f.compression = 5; }), "compression 5 with 24 bits per pixel: save it as PNG"));
-  CHECK(has(with(runs, [](BmpFile& f) { f.bits = 4; }), "compression 1 with 4 bits"));
-  CHECK(has(with(runs, [](BmpFile& f) { f.height = -4; }), "compression 1 with 8 bits per pixel from the top"));
+  CHECK(has(with(plain, [](BmpFile& f) { f.compression = 5; }),
+            "compression 5 and 24 bits per pixel, which is not supported: save it as PNG"));
+  CHECK(has(with(runs, [](BmpFile& f) { f.bits = 4; }), "compression 1 and 4 bits"));
+  CHECK(has(with(runs, [](BmpFile& f) { f.height = -4; }), "compression 1 and 8 bits per pixel stored top-down"));
   CHECK(has(with(runs, [](BmpFile& f) { f.colors = 1; }), "a colour outside its palette"));
   CHECK(has(refusal_of_bmp(BmpFile{1, 1, 32, 40, kByFields, 0, {0xf0f, 1, 2}}.text()), "bit field 0xf0f has gaps"));
   std::string far = plain.text();

@@ -120,7 +120,7 @@ TEST_CASE("sounds that are malformed or beyond a limit are one line of error") {
   CHECK(mentions(sound_refusal(wav({.code = 6, .bits = 8}, "aa")), "is a WAV file of format 6 with 8 bits"));
   CHECK(mentions(sound_refusal(wav({.bits = 12}, "aa")), "of format 1 with 12 bits"));
   CHECK(mentions(sound_refusal(wav({.channels = 0}, "aa")), "0 channels"));
-  CHECK(mentions(sound_refusal(wav({.rate = 0}, "aa")), "has a rate of 0 samples a second"));
+  CHECK(mentions(sound_refusal(wav({.rate = 0}, "aa")), "has a sample rate of 0 Hz"));
   CHECK(mentions(sound_refusal(wav({}, "")), "has no samples"));
   CHECK(mentions(sound_refusal(riff(riff_chunk("data", "aa"))), "has samples before its format chunk"));
   CHECK(mentions(sound_refusal(riff(wav_format({}))), "it has no samples"));
@@ -128,7 +128,7 @@ TEST_CASE("sounds that are malformed or beyond a limit are one line of error") {
                  "has samples that are not finite"));
   CHECK(mentions(sound_refusal(file, {.bytes = 9}), "bytes, expected at most 9"));
   CHECK(mentions(sound_refusal(wav({.rate = 100}, std::string(400, '\1')), {.seconds = 2}),
-                 "takes 2 seconds, expected less than"));
+                 "is 2 seconds long, expected less than"));
 }
 
 TEST_CASE("the first bytes tell a sound from a picture") {

@@ -287,7 +287,7 @@ TEST_CASE("the routing spec reaches the op, from the architecture or the file") 
   const auto refusal = [&](const models::RoutingSpec& spec) { return message_of([&] { with(spec); }); };
   CHECK(refusal({.gate = core::Gate::sigmoid, .scale = 2.5, .groups = 2, .groups_used = 1}) == "");
   CHECK(refusal({.groups = 3, .groups_used = 1}).find("8 experts in 3 groups") != std::string::npos);
-  CHECK(refusal({.groups = 8, .groups_used = 1}).find("do not give 2 experts per token") != std::string::npos);
+  CHECK(refusal({.groups = 8, .groups_used = 1}).find("are too few for 2 experts per token") != std::string::npos);
 }
 
 TEST_CASE("experts may be those that a table has for each token") {

@@ -344,7 +344,7 @@ TEST_CASE("a grammar can ask for tokens by number, by text and by negation") {
   CHECK(first("root ::= <[4]> \"b\"", {4}) == Tokens{2});
   CHECK(first("root ::= !<[1]>", {}) == Tokens{2, 3, 4});
   const Grammar unknown = Grammar::parse("root ::= <nothing>");
-  CHECK_THROWS_WITH_AS(GrammarMatcher(unknown, vocabulary.table), doctest::Contains("<nothing> is not one token"),
+  CHECK_THROWS_WITH_AS(GrammarMatcher(unknown, vocabulary.table), doctest::Contains("<nothing> is not a single token"),
                        Error);
   const Grammar beyond = Grammar::parse("root ::= <[99]>");
   CHECK_THROWS_AS(GrammarMatcher(beyond, vocabulary.table), Error);

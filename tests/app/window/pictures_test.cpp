@@ -186,9 +186,10 @@ TEST_CASE("what is no picture, and a model without an encoder, are one line") {
   REQUIRE_REFERENCE();
   const Files files;
   WatchedPictures w(files.setup());
-  CHECK(has(w.error_of(intent::AddPicture{files.own.write("text.png", "this is text")}), "text.png: is no picture"));
-  CHECK(has(w.error_of(intent::AddPicture{files.own / "none.png"}), "none.png: is no file"));
-  CHECK(has(w.error_of(intent::AddPicture{"/dev/zero"}), "/dev/zero: is no file"));
+  CHECK(has(w.error_of(intent::AddPicture{files.own.write("text.png", "this is text")}),
+            "text.png: not a supported image"));
+  CHECK(has(w.error_of(intent::AddPicture{files.own / "none.png"}), "none.png: not a file"));
+  CHECK(has(w.error_of(intent::AddPicture{"/dev/zero"}), "/dev/zero: not a file"));
   CHECK(has(w.error_of(intent::AddPicture{"https://example.org/cat.png"}), "is an address"));
   CHECK(
       has(w.error_of(intent::AddPicture{files.own.write("huge.ppm", "P6 1000000 1000000 255\n")}), "make it smaller"));

@@ -110,7 +110,7 @@ TEST_CASE("convert: a sliding window becomes the context's end") {
   c.write();
   CHECK(converted(c).get_int("llama.context_length") == 40);
   const auto report = convert::import::convert({c.folder.path(), c.folder / "out.gguf"});
-  CHECK(names(report.notes.at(0), "slides over 40 tokens"));
+  CHECK(names(report.notes.at(0), "a sliding window of 40 tokens"));
 }
 
 TEST_CASE("convert: what config.json claims and ridge cannot run, or the tensors do not bear out, is refused") {
@@ -140,7 +140,7 @@ TEST_CASE("convert: what config.json claims and ridge cannot run, or the tensors
   Checkpoint damaged;
   damaged.write();
   damaged.folder.write("config.json", "{\"architectures\": [");
-  CHECK(names(problem(damaged), "config.json: is no JSON: at byte"));
+  CHECK(names(problem(damaged), "config.json: is not valid JSON: error at byte"));
   std::filesystem::remove(damaged.folder / "config.json");
   CHECK(names(problem(damaged), "config.json: is missing"));
 }

@@ -180,10 +180,10 @@ TEST_CASE("adapters that low-rank matrices beside a model's do not express are r
                      std::mt19937_64 random(1);
                      folder.add("model.layers.0.self_attn.z_proj", 64, 64, 4, random);
                    }),
-                   "model.layers.0.self_attn.z_proj has no place in a llama model"));
+                   "model.layers.0.self_attn.z_proj does not exist in a llama model"));
   CHECK(error_says(refusal([](PeftFolder& folder) {
                      std::mt19937_64 random(1);
                      folder.add("model.layers.5.self_attn.q_proj", 64, 64, 4, random);
                    }),
-                   "model.layers.5.self_attn.q_proj has no place in a llama model"));
+                   "model.layers.5.self_attn.q_proj does not exist in a llama model"));
 }

@@ -242,7 +242,7 @@ TEST_CASE("convert: every tensor of an encoder has its place and shape") {
     Encoder e = make();
     const std::string norm = name_with(whole, "norm");
     e.add(norm + "_unheard_of", {3});
-    CHECK(says(e.problem(), "unheard_of has no place"));
+    CHECK(says(e.problem(), "unheard_of is not used"));
   }
 }
 

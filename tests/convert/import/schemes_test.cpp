@@ -443,7 +443,7 @@ TEST_CASE("import: packed parts that are missing, misshapen or of an unknown kin
   CHECK(names(problem(fp8, [&](Checkpoint& c) { c.file.tensors[up + ".weight"].data[5] = '\x7f'; }), "column 5"));
   CHECK(names(
       problem(Checkpoint::plain, [&](Checkpoint& c) { c.file.add("model.extra", "F32", {1}, std::vector<float>{0}); }),
-      "model.extra has no place"));
+      "model.extra is not used"));
   CHECK(names(problem(Checkpoint::plain, [&](Checkpoint& c) { c.config["hidden_size"] = 128; }),
               "its 32 rows do not match the heads"));
 }

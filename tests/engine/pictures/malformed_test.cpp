@@ -96,5 +96,5 @@ TEST_CASE("pictures are read where the encoder of sound beside theirs has tensor
   recipe["tensors"].push_back({"a.unknown.weight", {8}, 0.0, 1.0});
   CHECK(error_of(recipe) == "");
   recipe["tensors"].push_back({"v.unknown.weight", {8}, 0.0, 1.0});
-  CHECK(error_of(recipe).find("v.unknown.weight has no place") != std::string::npos);
+  CHECK(error_of(recipe).find("v.unknown.weight is not used") != std::string::npos);
 }

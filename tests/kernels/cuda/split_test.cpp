@@ -122,7 +122,7 @@ TEST_CASE("CUDA: what does not fit is known before anything is copied, and the m
   } catch (const kernels::cuda::OutOfMemory& error) {
     const std::string message = error.what();
     CAPTURE(message);
-    CHECK(message.find("the KV cache would take 2048.00 GiB") != std::string::npos);
+    CHECK(message.find("the KV cache needs 2048.00 GiB") != std::string::npos);
     CHECK(message.ends_with("GiB are free"));
   }
   CHECK(kernels::cuda::fits(model.program, tests::fast_config()));

@@ -164,6 +164,21 @@ TEST_CASE("comments are plain English: subjects first, no persons for things, no
   CHECK(comments > 1000);
 }
 
+TEST_CASE("texts are plain English, too") {
+  constexpr const char* kOdd =
+      R"re((\b(?:nobody|somebody|whoever|goes on|went on|at hand|by itself|of its own|lies? beside)\b)re"
+      R"re(|(?:[:}'"] |^)is no [a-km-z]))re";
+  int texts = 0;
+  for (const char* top : {"core", "quant", "gguf", "media", "text", "hub", "models", "kernels", "engine", "convert",
+                          "measure", "server", "ui", "app"})
+    for (const Source& source : sources(top))
+      for (const std::string& text : matches(source.text, R"re("((?:[^"\\\n]|\\.)*)")re")) {
+        ++texts;
+        CHECK_MESSAGE(matches(text, kOdd).empty(), source.path, ": ", text);
+      }
+  CHECK(texts > 1000);
+}
+
 TEST_CASE("a format is one header and one row") {
   const std::string rows = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/quant/formats.def");
   std::set<std::string> named, present;

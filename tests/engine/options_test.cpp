@@ -87,9 +87,9 @@ TEST_CASE("a value of a hostile file is ignored with one line") {
   expect_ignored("temp", -1.0f, "--temp must be");
   expect_ignored("temp", "hot\n", "expected a number, found string");
   expect_ignored("temp", std::vector<float>{1}, "expected a number, found array");
-  expect_ignored("top_k", uint64_t{1} << 40, "whole number");
-  expect_ignored("top_k", 2.5f, "whole number");
-  expect_ignored("top_k", kNan, "whole number");
+  expect_ignored("top_k", uint64_t{1} << 40, "32-bit integer");
+  expect_ignored("top_k", 2.5f, "32-bit integer");
+  expect_ignored("top_k", kNan, "32-bit integer");
   expect_ignored("min_p", 1.5f, "--min-p must be");
   expect_ignored("penalty_repeat", 0.0f, "--repeat-penalty must be");
   expect_ignored("penalty_last_n", int32_t{-7}, "--repeat-last-n must be");

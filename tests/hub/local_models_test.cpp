@@ -114,8 +114,9 @@ TEST_CASE("a name is its beginning or a part of it, as long as that is one model
   CHECK(found("v/w/other") == "/v/w/other");
   CHECK(found("home") == "");
   CHECK(found("absent") == "");
-  CHECK_THROWS_WITH_AS(find_model(models, "qwen3-8b-q"), "qwen3-8b-q: may be Qwen3-8B-Q4_K_M, Qwen3-8B-Q8_0", Error);
-  CHECK_THROWS_WITH_AS(find_model(models, "other"), "other: may be x/y/other, v/w/other", Error);
+  CHECK_THROWS_WITH_AS(find_model(models, "qwen3-8b-q"),
+                       "qwen3-8b-q: ambiguous; it matches Qwen3-8B-Q4_K_M, Qwen3-8B-Q8_0", Error);
+  CHECK_THROWS_WITH_AS(find_model(models, "other"), "other: ambiguous; it matches x/y/other, v/w/other", Error);
 }
 
 TEST_CASE("hostile folders cost neither time nor an error") {

@@ -256,8 +256,8 @@ TEST_CASE("left recursion is refused by the rule's name, however it hides") {
 }
 
 TEST_CASE("hostile grammars meet a limit") {
-  CHECK(message_of("root ::= \"a\"{1000000000}").find("too large") != std::string::npos);
-  CHECK(message_of("root ::= ((\"a\"{1000}){1000}){1000}").find("too large") != std::string::npos);
+  CHECK(message_of("root ::= \"a\"{1000000000}").find("states after expanding") != std::string::npos);
+  CHECK(message_of("root ::= ((\"a\"{1000}){1000}){1000}").find("states after expanding") != std::string::npos);
   CHECK(message_of("root ::= " + std::string(100000, '(')).find("nested deeper than") != std::string::npos);
   CHECK(message_of("root ::= \"a\"" + std::string(100000, '*')).find("repetitions in a row") != std::string::npos);
   CHECK(message_of("root ::= " + std::string(2000000, '.')).find("symbols") != std::string::npos);

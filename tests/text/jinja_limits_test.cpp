@@ -41,7 +41,7 @@ constexpr std::string_view kTooMuch = "the template creates more than";
 TEST_CASE("a template that does not end is stopped") {
   const std::string loops =
       "{% set r = range(100000) %}" + repeated("{% for i in r %}", 3) + repeated("{% endfor %}", 3);
-  CHECK(refuses_with(loops, "does not end"));
+  CHECK(refuses_with(loops, "was stopped after"));
 }
 
 TEST_CASE("a template that calls itself without end is stopped") {
@@ -101,7 +101,7 @@ TEST_CASE("a number beyond the last character is no character") {
 TEST_CASE("shared values cannot make a comparison endless") {
   CHECK(refuses_with("{% set a = namespace(l=[1]) %}{% set b = namespace(l=[1]) %}{% for i in range(60) %}"
                      "{% set a.l = [a.l, a.l] %}{% set b.l = [b.l, b.l] %}{% endfor %}{{ a.l == b.l }}",
-                     "does not end"));
+                     "was stopped after"));
 }
 
 TEST_CASE("all values together grow only so large") {
@@ -122,13 +122,13 @@ TEST_CASE("what searches long texts takes a time that grows with their length") 
         "rendered 8 bytes");
   CHECK(refusal_within(texts + "{{ a.replace(b, '') | length }}{{ a.partition(b) | length }}") == "rendered 9 bytes");
   CHECK(refusal_within(texts + "{{ a.strip(b.replace('a', 'xy')) | length }}").find("rendered") == 0);
-  CHECK(refuses_with(texts + "{% for i in range(100000) %}{% set x = a.find(b) %}{% endfor %}", "does not end"));
+  CHECK(refuses_with(texts + "{% for i in range(100000) %}{% set x = a.find(b) %}{% endfor %}", "was stopped after"));
   CHECK(refuses_with(texts + "{% set d = {a: 1} %}{% for i in range(100000) %}{% set x = d[a] %}{% endfor %}",
-                     "does not end"));
+                     "was stopped after"));
   CHECK(refuses_with(texts + "{% set d = {a: 1} %}{% for i in range(100000) %}{% set x = d.get(a) %}{% endfor %}",
-                     "does not end"));
+                     "was stopped after"));
   CHECK(refuses_with(texts + "{% set d = {a: 1} %}{% for i in range(100000) %}{% set x = a in d %}{% endfor %}",
-                     "does not end"));
+                     "was stopped after"));
   CHECK(refuses_with(texts + "{{ a.split('a') | length }}", "parts"));
   CHECK(refuses_with(texts + "{{ a.rsplit('a') | length }}", "parts"));
 }
@@ -136,7 +136,7 @@ TEST_CASE("what searches long texts takes a time that grows with their length") 
 TEST_CASE("a template works with large integers only so long") {
   CHECK(refuses_with("{% set a = 10**4000 %}{% for i in range(100000) %}{% set x = a * 3 %}{{ x }}{% endfor %}", ""));
   CHECK(refuses_with("{% set a = 10**2000 + 1 %}{% for i in range(100000) %}{% set x = a * a // 7 %}{% endfor %}",
-                     "does not end"));
+                     "was stopped after"));
 }
 
 TEST_CASE("a template has only so many bytes") {

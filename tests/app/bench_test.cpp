@@ -317,7 +317,7 @@ TEST_CASE("bench, roofline and --save refuse what makes no sense") {
   refused({"bench", "-m", tiny_model(), "-ctk", "q9"}, 2, "q9");
   refused({"bench", "-m", tiny_model(), "--shared", "4"}, 2, "--clients");
   refused({"bench", "-m", tiny_model(), "--clients", "2", "-p", "0"}, 2, "--n-prompt");
-  refused({"bench", "-m", tiny_model(), "--clients", "2", "-p", "8", "--shared", "8"}, 2, "its own");
+  refused({"bench", "-m", tiny_model(), "--clients", "2", "-p", "8", "--shared", "8"}, 2, "must be shorter");
   refused({"bench", "-m", tiny_model(), "--clients", "2", "--profile"}, 2, "--profile");
   refused({"bench", "-m", tiny_model(), "--clients", "2", "-o", "csv"}, 2, "md or json");
   refused({"roofline", "--device", "cpu", "--ladder"}, 1, "GPU");

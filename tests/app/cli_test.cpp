@@ -263,7 +263,7 @@ TEST_CASE("run says exactly how many tokens of an answer the context has room fo
     const json report = json::parse(cut.out);
     CHECK(report["stop"] == "context_full");
     const int64_t tokens = report["usage"]["completion_tokens"];
-    CHECK(cut.err.find("has room for " + std::to_string(tokens) + " behind") != std::string::npos);
+    CHECK(cut.err.find("has room for " + std::to_string(tokens) + " after") != std::string::npos);
     CHECK(with(tokens).err.empty());
     CHECK(json::parse(with(tokens).out)["stop"] == "limit");
   }

@@ -270,7 +270,7 @@ TEST_CASE("inspect compares two files, and a tensor in several types") {
   const json same = json::parse(run_ridge({"inspect", "--compare", out, out, "--json"}).out);
   CHECK(same["all"]["rmse"] == 0);
   check_one_line(run_ridge({"inspect", "--compare", tiny_model(), wide_model()}), 1, "different models");
-  check_one_line(run_ridge({"inspect", "--compare", out}), 2, "takes 2 words, MODEL each");
+  check_one_line(run_ridge({"inspect", "--compare", out}), 2, "expected 2 values, MODEL each");
   check_one_line(run_ridge({"inspect", out, "--compare", out, out}), 2, "two files");
   check_one_line(run_ridge({"inspect", out, "--imatrix", out}), 2, "--as");
 

@@ -184,7 +184,7 @@ struct Router {
       : models(changed(files, change), {SeveralModels::setup(), memory_bytes, 0.2}, std::move(steps),
                [this](const std::string& line) {
                  const std::scoped_lock lock(mutex);
-                 if (line.find(" is loaded") != std::string::npos) loads += line.substr(0, line.find(' ')) + " ";
+                 if (line.find(" loaded on") != std::string::npos) loads += line.substr(0, line.find(' ')) + " ";
                }),
         server(models, {.port = 0, .limits = tests::patient()}), thread([this] { server.run(); }) {}
   ~Router() {

@@ -58,8 +58,8 @@ std::string layer_timeline(const StepProfile& profile) {
                         op.end_spread * 1e6, bar);
     previous_end = end;
   }
-  text += "starts: start of its first block, from the beginning of the layer; apart: time between the end of its first "
-          "and last block\n. started early, - waiting for input, = working, + some of its blocks have ended\n";
+  text += "starts: start of the first block in the layer; apart: time between the first and last block's end\n. "
+          "started early, - waiting for input, = working, + some of its blocks have ended\n";
   return text;
 }
 
@@ -172,8 +172,8 @@ std::string profile_table(const StepProfile& profile) {
   text += fmt::format("roof: {:.1f} GB/s, measured; gap: time above the minimum for these bytes. ",
                       profile.read_bytes_per_second / 1e9);
   if (!waiting) return text + "Each op is timed alone, including its launch, which the step partly hides\n";
-  text += "Each op counts from the end of the\nprevious one, as in a normal step; waiting: the part of it until its "
-          "blocks had their input, on average\n";
+  text += "Each op counts\nfrom the end of the previous one in a normal step; waiting: until its blocks had input, on "
+          "average\n";
   return middle_layer(profile) < 0 ? text : text + layer_timeline(profile);
 }
 

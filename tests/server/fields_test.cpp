@@ -107,7 +107,7 @@ TEST_CASE("ends that a request adds or puts off") {
   shorter["stop_token_ids"] = {ids[5]};
   CHECK(endpoint.post("/v1/chat/completions", shorter)["usage"]["completion_tokens"].get<int>() <= 7);
   longer["min_tokens"] = 301;
-  CHECK(error_of(endpoint, "/v1/chat/completions", longer).starts_with("min_tokens: 301 is more"));
+  CHECK(error_of(endpoint, "/v1/chat/completions", longer).starts_with("min_tokens: 301 exceeds"));
   Json fresh = chat_body("What is ridge?", 2);
   fresh["cache_prompt"] = false;
   const Json read = endpoint.post("/v1/chat/completions", fresh);

@@ -11,13 +11,12 @@ __device__ __forceinline__ void send(Packet* to, float value, uint32_t number) {
   asm volatile("st.relaxed.sys.global.b64 [%0], %1;" ::"l"(to), "l"(packet) : "memory");
 }
 
-__device__ __forceinline__ float receive(const Packet* from, uint32_t number, const int* failed) {
-  Packet packet = 0;
-  wait_until(failed, [&] {
-    asm volatile("ld.relaxed.sys.global.b64 %0, [%1];" : "=l"(packet) : "l"(from) : "memory");
-    return static_cast<uint32_t>(packet >> 32) == number;
-  });
-  return __uint_as_float(static_cast<uint32_t>(packet));
+// Reads a packet, and tells whether it is of this exchange.
+__device__ __forceinline__ bool receive(const Packet* from, uint32_t number, float& value) {
+  Packet packet;
+  asm volatile("ld.relaxed.sys.global.b64 %0, [%1];" : "=l"(packet) : "l"(from) : "memory");
+  value = __uint_as_float(static_cast<uint32_t>(packet));
+  return static_cast<uint32_t>(packet >> 32) == number;
 }
 
 // Tells whether element i is this rank's, and its index in x.
@@ -50,19 +49,31 @@ __global__ void exchange_packets(const __grid_constant__ ExchangeArgs args, Stam
     const Own own(args, i);
     if (!own.is) continue;
     const float value = load(own.at);
-    for (int to = 0; to < args.ranks; ++to)
-      if (to != args.rank) send(args.mailboxes[to].packets + place(args.rank) + i, value, number);
+    each_other(args, [&](int to) { send(args.mailboxes[to].packets + place(args.rank) + i, value, number); });
   }
   stamp(stamps, kPredecessorDone);
   const Packet* mine = args.mailboxes[args.rank].packets;
   for (int64_t i = first_index(); i < n; i += index_step()) {
     const Own own(args, i);
     float result = 0;
-    if (args.is_all_gather)
-      result = own.is ? args.x[own.at] : receive(mine + place(0) + i, number, args.failed);
-    else
-      for (int from = 0; from < args.ranks; ++from)
-        result += from == args.rank ? load(i) : receive(mine + place(from) + i, number, args.failed);
+    if (!args.is_all_gather) {
+      // Reads all ranks' packets at once: their latencies overlap.
+      float terms[kMaxRanks];
+      wait_until(args.failed, [&] {
+        bool arrived = true;
+#pragma unroll
+        for (int from = 0; from < kMaxRanks; ++from)
+          if (from < args.ranks && from != args.rank) arrived &= receive(mine + place(from) + i, number, terms[from]);
+        return arrived;
+      });
+#pragma unroll
+      for (int from = 0; from < kMaxRanks; ++from)
+        if (from < args.ranks) result += from == args.rank ? load(i) : terms[from];
+    } else if (own.is) {
+      result = args.x[own.at];
+    } else {
+      wait_until(args.failed, [&] { return receive(mine + place(0) + i, number, result); });
+    }
     if (args.dataflow_output)
       store_latest(args.out + i, result);
     else

@@ -23,7 +23,7 @@ std::vector<std::unique_ptr<core::Communicator>> make_exchange(std::span<const i
 bool have_peer_access(std::span<const int> devices);
 
 // Up to kPacketFloats go as packets; larger joins in kJoinedPieces, sums in pieces of kPieceFloats.
-inline constexpr int64_t kPacketFloats = 128 << 10, kPieceFloats = 8 << 10;
+inline constexpr int64_t kPacketFloats = 128 << 10, kPieceFloats = 2 << 10;
 inline constexpr int kJoinedPieces = 256;
 
 // Long prompts' sums go in parts of kPartColumns columns on all ranks, though their products may be cut differently.

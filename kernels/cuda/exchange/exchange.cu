@@ -11,9 +11,9 @@ __device__ __forceinline__ void send(Packet* to, float value, uint32_t number) {
   asm volatile("st.relaxed.sys.global.b64 [%0], %1;" ::"l"(to), "l"(packet) : "memory");
 }
 
-__device__ __forceinline__ float receive(const Packet* from, uint32_t number, const int* failed) {
+__device__ __forceinline__ float receive(const Packet* from, uint32_t number, const ExchangeArgs& args, int rank) {
   Packet packet = 0;
-  wait_until(failed, [&] {
+  wait_until(args, rank, [&] {
     asm volatile("ld.relaxed.sys.global.b64 %0, [%1];" : "=l"(packet) : "l"(from) : "memory");
     return static_cast<uint32_t>(packet >> 32) == number;
   });
@@ -55,14 +55,15 @@ __global__ void exchange_packets(const __grid_constant__ ExchangeArgs args, Stam
   }
   stamp(stamps, kPredecessorDone);
   const Packet* mine = args.mailboxes[args.rank].packets;
+  const int other = args.ranks == 2 ? 1 - args.rank : kUnknownRank; // sender of a joined part
   for (int64_t i = first_index(); i < n; i += index_step()) {
     const Own own(args, i);
     float result = 0;
     if (args.is_all_gather)
-      result = own.is ? args.x[own.at] : receive(mine + place(0) + i, number, args.failed);
+      result = own.is ? args.x[own.at] : receive(mine + place(0) + i, number, args, other);
     else
       for (int from = 0; from < args.ranks; ++from)
-        result += from == args.rank ? load(i) : receive(mine + place(from) + i, number, args.failed);
+        result += from == args.rank ? load(i) : receive(mine + place(from) + i, number, args, from);
     if (args.dataflow_output)
       store_latest(args.out + i, result);
     else

@@ -53,17 +53,22 @@ __global__ void exchange_packets(const __grid_constant__ ExchangeArgs args, Stam
   }
   stamp(stamps, kPredecessorDone);
   const Packet* mine = args.mailboxes[args.rank].packets;
+  const int other = args.ranks == 2 ? 1 - args.rank : kUnknownRank; // sender of a joined part
   for (int64_t i = first_index(); i < n; i += index_step()) {
     const Own own(args, i);
     float result = 0;
     if (!args.is_all_gather) {
       // Reads all ranks' packets at once: their latencies overlap.
       float terms[kMaxRanks];
-      wait_until(args.failed, [&] {
+      int late = kUnknownRank;
+      wait_until(args, late, [&] {
         bool arrived = true;
 #pragma unroll
-        for (int from = 0; from < kMaxRanks; ++from)
-          if (from < args.ranks && from != args.rank) arrived &= receive(mine + place(from) + i, number, terms[from]);
+        for (int from = 0; from < kMaxRanks; ++from) {
+          if (from >= args.ranks || from == args.rank || receive(mine + place(from) + i, number, terms[from])) continue;
+          arrived = false;
+          late = from;
+        }
         return arrived;
       });
 #pragma unroll
@@ -72,7 +77,7 @@ __global__ void exchange_packets(const __grid_constant__ ExchangeArgs args, Stam
     } else if (own.is) {
       result = args.x[own.at];
     } else {
-      wait_until(args.failed, [&] { return receive(mine + place(0) + i, number, result); });
+      wait_until(args, other, [&] { return receive(mine + place(0) + i, number, result); });
     }
     if (args.dataflow_output)
       store_latest(args.out + i, result);

@@ -5,6 +5,7 @@
 #include "core/parallel/communicator.h"
 #include "kernels/cuda/products/half_layout.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -21,6 +22,26 @@ inline constexpr int kMaxRanks = 8;
 std::vector<std::unique_ptr<core::Communicator>> make_exchange(std::span<const int> devices, int64_t most_floats);
 
 bool have_peer_access(std::span<const int> devices);
+
+// Names a GPU among those of its host, such as "0000:1b:00.0".
+std::string bus_of(int device);
+
+// A rank's mailbox for ranks in other processes of its host, and what they need to write to it.
+class PacketLink {
+ public:
+  virtual ~PacketLink() = default;
+  virtual std::vector<std::byte> handle() const = 0;
+  // The handles of all ranks. Throws Error if a mailbox is out of reach.
+  virtual void open(std::span<const std::vector<std::byte>> handles) = 0;
+  // Small values and failures go through `host`. Call once all ranks have opened all.
+  virtual std::unique_ptr<core::Communicator> connect(std::unique_ptr<core::Communicator>&& host) = 0;
+};
+std::unique_ptr<PacketLink> make_packet_link(int device, int rank, int ranks, int64_t most_floats);
+
+// Why a communicator should fail: a rank whose values have not come for kPatienceSeconds. Empty: nothing known. Only
+// for those made by PacketLink.
+inline constexpr double kPatienceSeconds = 7;
+std::string late_rank(const core::Communicator& communicator);
 
 // Up to kPacketFloats go as packets; larger joins in kJoinedPieces, sums in pieces of kPieceFloats.
 inline constexpr int64_t kPacketFloats = 128 << 10, kPieceFloats = 2 << 10;

@@ -3,9 +3,6 @@
 #include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/runtime/device.h"
 
-#include <atomic>
-#include <mutex>
-
 namespace ridge::kernels::cuda {
 
 // A value, with the exchange's number in the upper half. Written at once, it is its own flag.
@@ -24,6 +21,14 @@ struct Mailbox {
   uint32_t* flags; // [half][from][most_flags]: number of the finished exchange
 };
 
+constexpr int kUnknownRank = kMaxRanks;
+
+// In host memory.
+struct Trouble {
+  int failed; // nonzero: a rank failed, nothing waits any more
+  int late;   // 1 + a rank whose values did not come within patience_ns; 0: none
+};
+
 struct ExchangeArgs {
   const float* x; // join: [rows][part]; sum: columns first … of [rows][width]
   float* out;     // [rows][width]
@@ -37,7 +42,8 @@ struct ExchangeArgs {
   Mailbox mailboxes[kMaxRanks];
   int64_t most_pieces, most_flags;
   const ExchangeNumbers* numbers;
-  const int* failed; // nonzero: a rank failed, nothing waits any more
+  Trouble* trouble;
+  uint64_t patience_ns; // 0: unlimited
 };
 
 void launch_exchange(const Launch& launch, const ExchangeArgs& args);
@@ -65,6 +71,8 @@ class ExchangeRank final : public core::Communicator {
 
   ExchangeArgs args() const;
   ExchangeNumbers* numbers() const;
+  // The rank that this one has waited for too long, or -1.
+  int late_rank() const;
 
  private:
   const std::shared_ptr<Shared> shared_;

@@ -5,12 +5,27 @@
 
 namespace ridge::kernels::cuda {
 
-// Spins until `arrived`, or until a rank fails.
+// Whether to stop waiting for `from`: a rank failed. Notes a rank that is late.
+__device__ __forceinline__ bool gives_up(const ExchangeArgs& args, int from, uint64_t& begin_ns) {
+  volatile Trouble* trouble = args.trouble;
+  if (trouble->failed != 0) return true;
+  if (args.patience_ns == 0) return false;
+  uint64_t now_ns;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now_ns));
+  if (begin_ns == 0)
+    begin_ns = now_ns;
+  else if (now_ns - begin_ns > args.patience_ns)
+    trouble->late = from + 1;
+  return false;
+}
+
+// Spins until `arrived`, or until a rank fails. `arrived` may change `from`, the rank that is waited for.
 template <typename Arrived>
-__device__ __forceinline__ void wait_until(const int* failed, Arrived&& arrived) {
+__device__ __forceinline__ void wait_until(const ExchangeArgs& args, const int& from, Arrived&& arrived) {
   constexpr int kSpins = 4096; // between host reads
+  uint64_t begin_ns = 0;
   for (int spins = 1; !arrived(); ++spins)
-    if (spins % kSpins == 0 && *static_cast<const volatile int*>(failed) != 0) return;
+    if (spins % kSpins == 0 && gives_up(args, from, begin_ns)) return;
 }
 
 __device__ __forceinline__ void raise(uint32_t* flag, uint32_t number) {
@@ -73,7 +88,7 @@ class PieceMail {
  private:
   __device__ __forceinline__ bool is_other() const { return threadIdx.x < args_.ranks && threadIdx.x != args_.rank; }
   __device__ __forceinline__ void wait_for(int from, int64_t piece) const {
-    wait_until(args_.failed, [&] { return is_raised(flag(args_.rank, from, piece), number_); });
+    wait_until(args_, from, [&] { return is_raised(flag(args_.rank, from, piece), number_); });
   }
   __device__ __forceinline__ uint32_t* flag(int owner, int from, int64_t piece) const {
     return args_.mailboxes[owner].flags + (half_ + from) * args_.most_flags + piece;

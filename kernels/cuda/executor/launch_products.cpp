@@ -273,7 +273,7 @@ void KernelLauncher::run(const BatchPlan& plan, const PromptProduct& call, const
   if (summed.ranks > 0)
     return launch_prompt_product(launch, matrices[0], workspace_.prompt_scratch(), part_exchange(summed));
   launch_prompt_product(launch, matrices, {}, workspace_.prompt_scratch());
-  exchange_on_host(summed, launch);
+  exchange_otherwise(summed, launch);
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const IntegerProduct& call, const Launch& launch) {

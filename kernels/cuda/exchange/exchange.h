@@ -3,6 +3,7 @@
 
 #include "core/executor.h"
 #include "core/parallel/communicator.h"
+#include "kernels/cuda/exchange/packets.h"
 #include "kernels/cuda/products/half_layout.h"
 
 #include <cstddef>
@@ -13,8 +14,6 @@
 #include <vector>
 
 namespace ridge::kernels::cuda {
-
-inline constexpr int kMaxRanks = 8;
 
 // Communicators for values of up to `most_floats` (max_exchanged_floats), through host memory where GPUs lack peer
 // access. Throws Error for unusable or too many devices. Devices must differ: one rank's waiting kernels could leave no

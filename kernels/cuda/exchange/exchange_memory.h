@@ -5,14 +5,6 @@
 
 namespace ridge::kernels::cuda {
 
-// A value, with the exchange's number in the upper half. Written at once, it is its own flag.
-using Packet = uint64_t;
-
-// `first`: of a step's exchanges. Numbers rise from step to step, equally on all ranks.
-struct ExchangeNumbers {
-  uint32_t first, next;
-};
-
 // Memory that other ranks write, in two alternating halves. A rank that begins exchange n + 2 has all packets of n + 1,
 // sent after their ranks finished n: the half is free.
 struct Mailbox {
@@ -36,6 +28,7 @@ struct ExchangeArgs {
   bool is_all_gather;                   // else sums
   bool packed;                          // sums of rounded values (packed.cuh)
   bool dataflow_input, dataflow_output; // x arrives, out is read during the kernel
+  bool sent;                            // packets: the product that makes x sends them
   uint32_t place;                       // of the exchange in its step
   int64_t first_piece;
   int rank, ranks;
@@ -45,6 +38,9 @@ struct ExchangeArgs {
   Trouble* trouble;
   uint64_t patience_ns; // 0: unlimited
 };
+
+// Of a sum by packets.
+PacketTargets packet_targets(const ExchangeArgs& args);
 
 void launch_exchange(const Launch& launch, const ExchangeArgs& args);
 // Sums one part, of any size. All ranks need the same parts in the same order.

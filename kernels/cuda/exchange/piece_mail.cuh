@@ -46,7 +46,7 @@ __device__ __forceinline__ T fresh(const T* from) {
 
 // The other ranks, from the next one on: each rank writes to another one first.
 template <typename Run>
-__device__ __forceinline__ void each_other(const ExchangeArgs& args, Run&& run) {
+__host__ __device__ __forceinline__ void each_other(const ExchangeArgs& args, Run&& run) {
   for (int i = 1; i < args.ranks; ++i) {
     const int to = args.rank + i;
     run(to < args.ranks ? to : to - args.ranks);

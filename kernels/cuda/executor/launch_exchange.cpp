@@ -23,6 +23,7 @@ ExchangeArgs KernelLauncher::exchange_args(const BatchPlan& plan, const Exchange
   args.packed = !config_.exact;
   args.dataflow_input = call.dataflow_input;
   args.dataflow_output = plan.is_dataflow(call.out);
+  args.sent = call.sent;
   args.place = static_cast<uint32_t>(call.index_in_step);
   return args;
 }

@@ -113,7 +113,7 @@ PacketTargets packet_targets(const ExchangeArgs& args) {
 
 void launch_exchange(const Launch& launch, const ExchangeArgs& args) {
   const int64_t n = args.rows * args.width;
-  if (n <= kPacketFloats) {
+  if (n <= (args.is_all_gather ? kPacketFloats : kPacketSumFloats)) {
     const auto blocks = static_cast<unsigned>(std::clamp<int64_t>((n + kElementThreads - 1) / kElementThreads, 1, 64));
     return launch(exchange_packets, blocks, kElementThreads, 0, args, packet_targets(args), launch.stamps());
   }

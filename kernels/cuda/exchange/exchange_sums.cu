@@ -11,7 +11,7 @@ namespace {
 // Few registers: four blocks fit a multiprocessor, one beside a prompt product (gemm/prompt_product.cu). A grid of only
 // that one was not faster on two H200.
 constexpr int kSumThreads = 256, kSumBlocksPerSm = 4, kEights = kPieceFloats / kSumThreads / 8;
-constexpr int64_t kOneStepFloats = 512 << 10; // more ranks than two
+constexpr int64_t kOneStepFloats = 1 << 20; // of all ranks; four H200: equal at 262,144 floats each
 
 __device__ __forceinline__ Eight operator+(const Eight& x, const Eight& y) {
   return {{x.a.x + y.a.x, x.a.y + y.a.y, x.a.z + y.a.z, x.a.w + y.a.w},
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(kSumThreads, kSumBlocksPerSm)
 
 template <typename Eights>
 auto sum_kernel(int ranks, int64_t floats) {
-  return ranks == 2 || floats <= kOneStepFloats ? sum_pieces<Eights> : sum_pieces_by_owner<Eights>;
+  return ranks == 2 || ranks * floats <= kOneStepFloats ? sum_pieces<Eights> : sum_pieces_by_owner<Eights>;
 }
 
 } // namespace

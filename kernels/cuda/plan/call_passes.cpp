@@ -345,7 +345,7 @@ void send_from_matvecs(const Planning& p, Calls& calls) {
     auto* matvec = calls[i - 1].get<Matvec>();
     auto* sum = calls[i].get<Exchange>();
     if (!matvec || !sum || sum->op->kind != OpKind::all_reduce || matvec->rows != sum->rows ||
-        sum->rows * p.width(sum->x) > kPacketFloats)
+        sum->rows * p.width(sum->x) > kPacketSumFloats)
       continue;
     const MatrixStep& m = matvec->product.matrix;
     if (m.ids != kNone || m.parts.size() > 1 || m.parts[0].out != sum->x) continue;

@@ -4,7 +4,7 @@
 #include "core/sampler.h"
 
 #include <algorithm>
-#include <cstring>
+#include <optional>
 
 namespace ridge::core {
 namespace {
@@ -24,7 +24,9 @@ enum class Command : uint8_t {
   decode_guesses,
   chosen_tokens,
   time_decode,
-  profile
+  profile,
+  choose,
+  result_rows
 };
 
 // Goes in one piece: many small ones cost a call each.
@@ -93,20 +95,33 @@ struct ReceivedBatch {
 struct SamplerFacts {
   float temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
   int32_t top_k, repeat_last_n, min_keep;
-  uint64_t seed, draws, oldest;
+  uint64_t seed, draws, oldest, vocab;
+};
+struct TokenCount {
+  int32_t token, count;
 };
 
 void add_sampler(Message& message, const Sampler& sampler) {
   const SamplerParams& p = sampler.params();
   const Sampler::Recent recent = sampler.recent();
+  std::vector<TokenCount> counts;
+  for (size_t token = 0; token < recent.counts.size(); ++token)
+    if (recent.counts[token] != 0) counts.push_back({static_cast<int32_t>(token), recent.counts[token]});
   message.add(SamplerFacts{p.temp, p.top_p, p.min_p, p.repeat_penalty, p.presence_penalty, p.frequency_penalty, p.top_k,
-                           p.repeat_last_n, p.min_keep, sampler.seed(), sampler.draws(), recent.oldest});
-  message.add_list(recent.counts).add_list(recent.ring);
+                           p.repeat_last_n, p.min_keep, sampler.seed(), sampler.draws(), recent.oldest,
+                           recent.counts.size()});
+  message.add_list(std::span<const TokenCount>(counts)).add_list(recent.ring);
 }
 
 Sampler receive_sampler(Connection& from) {
   const auto facts = from.receive_value<SamplerFacts>();
-  const auto counts = receive_list<int32_t>(from), ring = receive_list<int32_t>(from);
+  const auto sparse = receive_list<TokenCount>(from);
+  const auto ring = receive_list<int32_t>(from);
+  constexpr uint64_t kMostTokens = 1 << 24;
+  if (facts.vocab == 0 || facts.vocab > kMostTokens) throw_error("rank 0 samples of {} tokens", facts.vocab);
+  std::vector<int32_t> counts(facts.vocab);
+  for (const TokenCount& one : sparse)
+    if (one.token >= 0 && static_cast<uint64_t>(one.token) < facts.vocab) counts[one.token] = one.count;
   SamplerParams p;
   p.temp = facts.temp, p.top_p = facts.top_p, p.min_p = facts.min_p;
   p.repeat_penalty = facts.repeat_penalty, p.presence_penalty = facts.presence_penalty;
@@ -132,10 +147,36 @@ class RemoteExecutor final : public Executor {
   }
   ~RemoteExecutor() override { commands_->close(); }
 
-  void forward(const Batch& batch) override { run(Message(Command::forward).add_batch(batch)); }
-  std::span<const float> logits(int64_t) override { throw std::logic_error("logits are the first rank's"); }
+  void forward(const Batch& batch) override {
+    run(Message(Command::forward).add_batch(batch));
+    logits_.clear();
+    outputs_ = std::ssize(batch.outputs);
+  }
+  std::span<const float> logits(int64_t i) override {
+    if (i < 0 || i >= outputs_) throw std::logic_error("logits that the last forward() was not asked for");
+    if (logits_.empty()) receive_rows(outputs_, logits_);
+    const auto width = logits_.size() / static_cast<size_t>(outputs_);
+    return std::span<const float>(logits_).subspan(static_cast<size_t>(i) * width, width);
+  }
+  std::shared_ptr<const float> copy_result_rows(int64_t count) override {
+    const auto rows = std::make_shared<std::vector<float>>();
+    receive_rows(count, *rows);
+    return {rows, rows->data()};
+  }
 
   bool can_choose(const SamplerParams&) const override { return facts_.can_choose; }
+  std::span<const int32_t> choose(std::span<const Sampler* const> samplers) override {
+    Message message(Command::choose);
+    message.add(static_cast<uint64_t>(samplers.size()));
+    for (const Sampler* sampler : samplers) {
+      message.add(static_cast<uint8_t>(sampler != nullptr));
+      if (sampler) add_sampler(message, *sampler);
+    }
+    run(message);
+    chosen_.resize(samplers.size());
+    commands_->receive_values(std::span(chosen_));
+    return chosen_;
+  }
   bool start_decoding(const Sampler& sampler, int32_t position, int32_t stream) override {
     Message message(Command::start_decoding);
     add_sampler(message.add(position).add(stream), sampler);
@@ -199,6 +240,12 @@ class RemoteExecutor final : public Executor {
     commands_->send(message.bytes());
     finish();
   }
+  void receive_rows(int64_t count, std::vector<float>& rows) {
+    run(Message(Command::result_rows).add(count));
+    rows = receive_list<float>(*commands_);
+    if (rows.empty() || std::ssize(rows) % count != 0)
+      throw_error("a rank sends {} floats for {} rows", rows.size(), count);
+  }
   void finish() {
     if (const std::string problem = commands_->receive_text(); !problem.empty()) throw Error(problem);
   }
@@ -206,10 +253,26 @@ class RemoteExecutor final : public Executor {
   const std::shared_ptr<Connection> commands_;
   const ExecutorConfig config_;
   Facts facts_ = {};
+  int64_t outputs_ = 0;
+  std::vector<float> logits_; // of all outputs, once asked for
+  std::vector<int32_t> chosen_;
 };
 
+// The first `count` of the last forward().
+std::vector<float> result_rows(Executor& executor, int64_t count) {
+  const int64_t most = std::max(executor.config().max_batch, executor.config().max_outputs);
+  if (count < 1 || count > most) throw_error("rank 0 asks for {} rows", count);
+  std::vector<float> rows;
+  for (int64_t i = 0; i < count; ++i) {
+    const std::span<const float> row = executor.logits(i);
+    rows.insert(rows.end(), row.begin(), row.end());
+  }
+  return rows;
+}
+
 void run_command(Executor& executor, Connection& from) {
-  std::vector<float> state;
+  std::vector<float> state, rows;
+  std::vector<int32_t> chosen;
   std::vector<std::byte> bytes;
   std::vector<std::byte*> blocks;
   const auto command = from.receive_value<Command>();
@@ -244,6 +307,26 @@ void run_command(Executor& executor, Connection& from) {
     const auto position = from.receive_value<int64_t>(), streams = from.receive_value<int64_t>();
     const auto repetitions = from.receive_value<int>();
     run([&] { executor.time_decode(position, streams, repetitions); });
+    break;
+  }
+  case Command::result_rows: {
+    const auto count = from.receive_value<int64_t>();
+    run([&] { rows = result_rows(executor, count); });
+    break;
+  }
+  case Command::choose: {
+    const auto count = from.receive_value<uint64_t>();
+    if (count > static_cast<uint64_t>(executor.config().max_outputs)) throw_error("rank 0 chooses {} tokens", count);
+    std::vector<std::optional<Sampler>> samplers;
+    std::vector<const Sampler*> all;
+    for (uint64_t i = 0; i < count; ++i)
+      samplers.push_back(from.receive_value<uint8_t>() != 0 ? std::optional(receive_sampler(from)) : std::nullopt);
+    for (const std::optional<Sampler>& sampler : samplers) all.push_back(sampler ? &*sampler : nullptr);
+    run([&] {
+      const std::span<const int32_t> tokens = executor.choose(all);
+      chosen.assign(tokens.begin(), tokens.end());
+      chosen.resize(count);
+    });
     break;
   }
   case Command::start_decoding: {
@@ -310,6 +393,11 @@ void run_command(Executor& executor, Connection& from) {
   if (!problem.empty()) return;
   if (command == Command::save_state) from.send_values(std::span<const float>(state));
   if (command == Command::save_blocks) from.send(bytes);
+  if (command == Command::choose) from.send_values(std::span<const int32_t>(chosen));
+  if (command == Command::result_rows) {
+    from.send_value(static_cast<uint64_t>(rows.size()));
+    from.send_values(std::span<const float>(rows));
+  }
 }
 
 } // namespace

@@ -28,6 +28,9 @@ std::vector<int> gpus_to_use(const std::vector<int>& named, int ranks, int here)
 std::vector<int> gpus_for_ranks(const core::Program& program, const core::ExecutorConfig& config,
                                 const std::vector<int>& named, int ranks, const kernels::cuda::CudaOptions& options);
 
+// Applies to all ranks, even those whose part does not amplify errors.
+core::ExecutorConfig config_of_ranks(const core::Program& program, core::ExecutorConfig config);
+
 // `progress` is called for the first rank. Throws as make_cuda_executor does.
 std::unique_ptr<core::Executor> on_gpus(const core::Program& program, const core::ExecutorConfig& config,
                                         const std::vector<int>& gpus, const kernels::cuda::CudaOptions& options,

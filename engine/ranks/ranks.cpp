@@ -167,9 +167,9 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
   int64_t bytes = 0;
   for (const core::Weight& weight : program.weights) bytes += weight.total_bytes();
   const std::string what = fmt::format(
-      "ridge {}, {} of {} ops and {} bytes, -c {}, batches of {}, caches of {} and {} bytes, {}", RIDGE_VERSION,
+      "ridge {}, {} of {} ops and {} bytes, -c {}, batches of {}, caches of {} and {}, {}", RIDGE_VERSION,
       program.architecture, program.ops.size(), bytes, config.context, config.max_batch,
-      core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type), config.exact ? "exact" : "fast");
+      core::format_of(config.k_type).name, core::format_of(config.v_type).name, config.exact ? "exact" : "fast");
   core::ProcessLinks links = core::join_processes(me, what, core::find_rank_secret(me.one_host));
   if (links.rejected_callers > 0)
     note(fmt::format("{} caller{} did not know the ranks' secret", links.rejected_callers,

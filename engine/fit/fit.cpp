@@ -344,8 +344,32 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
   return found;
 }
 
+// A smaller cache with room for the whole context, or nothing.
+static std::string smaller_cache(const core::Program& program, const Fit& fit) {
+  // Mean divergence from f32 caches, in nats per token (docs/models.md#types-of-kv-caches).
+  constexpr std::pair<core::KvType, double> kTypes[] = {
+      {core::KvType::q8_0, 0.0005}, {core::KvType::q5_1, 0.008}, {core::KvType::q4_0, 0.04}};
+  if (!fit.ranks.empty()) return "";
+  core::ExecutorConfig config = fit.config;
+  for (const auto& [type, nats] : kTypes) {
+    if (core::bytes_per_element(type) >= core::bytes_per_element(fit.config.k_type)) continue;
+    config.k_type = config.v_type = type;
+    try {
+      core::check_cache_types(program, config);
+    } catch (const Error&) {
+      continue; // heads of other sizes
+    }
+    const Room& left = fit.heads.left;
+    const Places places = find_places(program, config, left, {});
+    if (left.cpu >= 0 && fits_in(program, config, places, left, {}))
+      return fmt::format("; -ctk {0} -ctv {0} has room for -c {1} and costs about {2} nats a token",
+                         core::format_of(type).name, config.context, nats);
+  }
+  return "";
+}
+
 std::string what_would_fit(const core::Program& program, const Fit& fit, int64_t parameters) {
-  if (fit.largest_context > 0) return fmt::format("-c {} fits", fit.largest_context);
+  if (fit.largest_context > 0) return fmt::format("-c {} fits{}", fit.largest_context, smaller_cache(program, fit));
   // Common types with their mean bits per weight.
   constexpr std::pair<const char*, double> kTypes[] = {{"Q8_0", 8.5},    {"Q6_K", 6.6},    {"Q5_K_M", 5.7},
                                                        {"Q4_K_M", 4.9},  {"Q3_K_M", 3.95}, {"Q2_K", 3.0},

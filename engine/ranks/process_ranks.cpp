@@ -49,9 +49,9 @@ class StageCommunicator final : public core::Communicator {
 std::string description_of(const core::Program& program, const core::ExecutorConfig& config) {
   int64_t bytes = 0;
   for (const core::Weight& weight : program.weights) bytes += weight.total_bytes();
-  return fmt::format("ridge {}, {} of {} ops and {} bytes, -c {}, batches of {}, caches of {} and {} bytes, {}",
+  return fmt::format("ridge {}, {} of {} ops and {} bytes, -c {}, batches of {}, caches of {} and {}, {}",
                      RIDGE_VERSION, program.architecture, program.ops.size(), bytes, config.context, config.max_batch,
-                     core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type),
+                     core::format_of(config.k_type).name, core::format_of(config.v_type).name,
                      config.exact ? "exact" : "fast");
 }
 

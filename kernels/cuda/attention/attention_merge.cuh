@@ -105,7 +105,8 @@ class SplitMerge {
         if (const int s = first + k * groups_; s < count() && (j == 0 || i + j * kAttentionThreads < columns_))
           batch[j][k] = __ldcg(from + s * (stride() / 4) + j * kAttentionThreads);
   }
-  __device__ __forceinline__ void store(int i, const float4& four) const {
+  __device__ __forceinline__ void store(int i, float4 four) const {
+    if (Shape::kValueCodes && block_.args.cache.rotates_v() && is_result()) four = rotated_quad(four);
     float* to = is_result() ? block_.result(i / lanes()) + i % lanes() * 4 : parts_ + 2 * kAttentionRows + i * 4;
     store_latest(to, four);
     if (block_.args.out_half && is_result()) { // interleaved: columns 0 and 2 are neighbours, and 1 and 3

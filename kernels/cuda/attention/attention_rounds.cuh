@@ -175,8 +175,18 @@ class AttentionOutputs {
     }
   }
 
-  // Writes results; if the tile is split, to the scratch.
-  __device__ __forceinline__ void write(const Running& running) const {
+  // Of a tile that is not split, over rotated values; through `dynamic`.
+  __device__ __forceinline__ void write_rotated(const Running& running, void* dynamic) const {
+    auto* staged = static_cast<float*>(dynamic);
+    __syncthreads(); // the last round has been read
+    write(running, staged);
+    __syncthreads();
+    const int lanes = block_.width.get() / 4;
+    for (int i = threadIdx.x; i < block_.rows * lanes; i += kAttentionThreads)
+      store_latest(block_.result(i / lanes) + i % lanes * 4, rotated_quad(reinterpret_cast<const float4*>(staged)[i]));
+  }
+  // Writes results, to `staged` if given; if the tile is split, to the scratch.
+  __device__ __forceinline__ void write(const Running& running, float* staged) const {
     const AttentionBlock<Shape>& b = block_;
     if (first_part_warp != 0) return;
     float* part = b.parts() + b.split * b.part_size();
@@ -188,8 +198,10 @@ class AttentionOutputs {
         const int row = 8 * n + 2 * b.t + k;
         const float by = __shfl_sync(~0u, factor, 4 * (2 * b.t + k));
         if (row >= b.rows) continue;
-        float* to =
-            (b.used_splits == 1 ? b.result(row) : part + 2 * kAttentionRows + row * b.width.get()) + first_column + b.g;
+        float* to = (staged               ? staged + row * b.width.get()
+                     : b.used_splits == 1 ? b.result(row)
+                                          : part + 2 * kAttentionRows + row * b.width.get()) +
+                    first_column + b.g;
 #pragma unroll
         for (int j = 0; j < kColumnTiles; ++j) {
           if (!b.width.has(first_column + 16 * j)) continue;

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/strings/units.h"
 #include "engine/fit/fit.h"
+#include "engine/fit/fit_gpus.h"
 #include "engine/fit/kept_ways.h"
 #include "engine/machine.h"
 #include "engine/ranks/ranks.h"
@@ -127,7 +128,10 @@ bool keeps_experts_on_host(const core::Program& program, const core::ExecutorCon
 Room room_for(const Placement& wanted) {
   Room room = free_room();
   room.choose_gpu(wanted);
-  if (wanted.gpu_memory > 0) room.gpu = std::min(room.gpu, wanted.gpu_memory);
+  if (wanted.gpu_memory > 0) {
+    room.gpu = std::min(room.gpu, wanted.gpu_memory);
+    for (double& gpu : room.gpus) gpu = std::min(gpu, wanted.gpu_memory);
+  }
   return room;
 }
 
@@ -162,11 +166,15 @@ bool start_on_gpus(LoadedModel& model, const core::ExecutorConfig& config, const
   const auto progress = [&](double done, double total) {
     if (steps.progress) steps.progress("copying to the GPUs", static_cast<int64_t>(done), static_cast<int64_t>(total));
   };
+  const core::ExecutorConfig longer =
+      config_with_long_batch(SharingPlan(model.program, gpus, wanted.stages), config, room_for(wanted), wanted);
   model.executor = core::make_pipeline_executor(
-      model.program, config, wanted.stages, [&](const core::Program& part, const core::ExecutorConfig& own, int stage) {
+      model.program, longer, wanted.stages,
+      [&](const core::Program& part, const core::ExecutorConfig& own, int stage) {
         const auto each = static_cast<std::ptrdiff_t>(gpus.size()) / wanted.stages;
         return on_gpus(part, own, {gpus.begin() + stage * each, gpus.begin() + (stage + 1) * each}, options, progress);
-      });
+      },
+      true);
   model.gpus = gpus;
   model.gpu_share = 1;
   return true;

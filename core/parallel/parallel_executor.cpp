@@ -13,9 +13,11 @@ namespace {
 class ParallelExecutor final : public Executor {
  public:
   ParallelExecutor(std::vector<Shard> shards, const ExecutorConfig& config,
-                   std::vector<std::unique_ptr<Communicator>> communicators, const MakeRank& make_rank)
+                   std::vector<std::unique_ptr<Communicator>> communicators, const MakeRank& make_rank,
+                   std::shared_ptr<void> companion)
       : shards_(std::move(shards)), config_(config), communicators_(std::move(communicators)),
-        executors_(shards_.size()), threads_(static_cast<int>(shards_.size()), [this](int rank, const char* why) {
+        companion_(std::move(companion)), executors_(shards_.size()),
+        threads_(static_cast<int>(shards_.size()), [this](int rank, const char* why) {
           (communicators_[rank] ? communicators_[rank] : communicators_[0])->fail(why);
         }) {
     each([&](int rank) {
@@ -44,7 +46,7 @@ class ParallelExecutor final : public Executor {
   }
   bool start_decoding(const Sampler& sampler, int32_t position, int32_t stream) override {
     bool starts = false;
-    if (!can_choose({})) return starts;
+    if (!can_choose(sampler.params())) return starts;
     each([&](int rank) {
       const bool started = executors_[rank]->start_decoding(sampler, position, stream);
       if (rank == 0) starts = started;
@@ -164,6 +166,7 @@ class ParallelExecutor final : public Executor {
   const std::vector<Shard> shards_; // the executors refer to their Programs
   const ExecutorConfig config_;
   const std::vector<std::unique_ptr<Communicator>> communicators_;
+  const std::shared_ptr<void> companion_;
   std::vector<std::unique_ptr<Executor>> executors_; // by rank
   std::string description_;
   mutable RankThreads threads_;
@@ -173,8 +176,9 @@ class ParallelExecutor final : public Executor {
 
 std::unique_ptr<Executor> make_parallel_executor(std::vector<Shard> shards, const ExecutorConfig& config,
                                                  std::vector<std::unique_ptr<Communicator>> communicators,
-                                                 const MakeRank& make_rank) {
-  return std::make_unique<ParallelExecutor>(std::move(shards), config, std::move(communicators), make_rank);
+                                                 const MakeRank& make_rank, std::shared_ptr<void> companion) {
+  return std::make_unique<ParallelExecutor>(std::move(shards), config, std::move(communicators), make_rank,
+                                            std::move(companion));
 }
 
 } // namespace ridge::core

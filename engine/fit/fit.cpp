@@ -185,16 +185,28 @@ core::ExecutorConfig config_with_experts_on_host(const core::Program& program, c
   return before > 0 && copies(longer) >= before - before / kMaxLost ? longer : config;
 }
 
+// Whether a longer batch takes at most an eighth of the memory that the model leaves.
+static bool is_affordable(const Need& usual, const Need& longer, double room) {
+  const auto before = static_cast<double>(usual.total()), after = static_cast<double>(longer.total());
+  return after - before <= (room - before) / 8;
+}
+
 core::ExecutorConfig config_with_long_batch(const core::Program& program, const core::ExecutorConfig& config,
                                             const Room& room, const Placement& wanted) {
-  constexpr double kMaxTaken = 1.0 / 8; // of the memory that the model leaves
   const core::ExecutorConfig longer = with_long_batch(config, wanted);
   if (longer.max_batch == config.max_batch) return config;
-  const auto need = [&](const core::ExecutorConfig& tried) {
-    return static_cast<double>(gpu_need(program, tried, room.limits).total());
-  };
-  const double before = need(config);
-  return need(longer) - before <= (room.gpu - before) * kMaxTaken ? longer : config;
+  const auto need = [&](const core::ExecutorConfig& tried) { return gpu_need(program, tried, room.limits); };
+  return is_affordable(need(config), need(longer), room.gpu) ? longer : config;
+}
+
+core::ExecutorConfig config_with_long_batch(const SharingPlan& plan, const core::ExecutorConfig& config,
+                                            const Room& room, const Placement& wanted) {
+  const core::ExecutorConfig longer = with_long_batch(config, wanted);
+  if (longer.max_batch == config.max_batch) return config;
+  const std::vector<RankFit> before = plan.ranks(config, room), after = plan.ranks(longer, room);
+  for (size_t rank = 0; rank < before.size(); ++rank)
+    if (!is_affordable(before[rank].need, after[rank].need, before[rank].room)) return config;
+  return longer;
 }
 
 int32_t layers_together(const core::Program& program, int32_t layers) {
@@ -316,11 +328,13 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
   if (found.ranks.empty()) {
     place_on_one(found, program, placement);
   } else {
+    const auto way = std::ranges::find(ways.ways, std::ssize(found.ranks), &SharingPlan::size);
+    found.config = config_with_long_batch(*way, config, left, placement);
+    found.ranks = way->ranks(found.config, left);
     found.gpu_layers = found.layers;
     found.fits = left.cpu >= 0 && have_room(found.ranks);
     found.gpu = Need();
     for (const RankFit& rank : found.ranks) *found.gpu += rank.need;
-    const auto way = std::ranges::find(ways.ways, std::ssize(found.ranks), &SharingPlan::size);
     found.gpu_bytes = way->bytes(config, 0);
     found.full_gpu_bytes = way->bytes(config, full);
   }

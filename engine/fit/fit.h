@@ -62,7 +62,7 @@ Room free_room();
 core::ExecutorConfig config_with_experts_on_host(const core::Program& program, const core::ExecutorConfig& config,
                                                  const Room& room, const Placement& wanted);
 
-// For a model that is wholly on one GPU: prompts are evaluated in batches as long as allowed, which is a sixth faster
+// For a model that is wholly on GPUs: prompts are evaluated in batches as long as allowed, which is a sixth faster
 // (8B, H200: 2,048 tokens instead of 512), if these take at most an eighth of the memory that the model leaves.
 core::ExecutorConfig config_with_long_batch(const core::Program& program, const core::ExecutorConfig& config,
                                             const Room& room, const Placement& wanted);

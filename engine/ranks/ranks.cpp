@@ -2,8 +2,10 @@
 
 #include "core/error.h"
 #include "core/kv_type.h"
-#include "core/parallel/processes.h"
-#include "core/parallel/secret.h"
+#include "core/parallel/processes/processes.h"
+#include "core/parallel/processes/pulse.h"
+#include "core/parallel/processes/secret.h"
+#include "engine/ranks/links.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cpu/executor/threads.h"
 #include "kernels/cuda/exchange/exchange.h"
@@ -49,27 +51,22 @@ struct SharedModel {};
 std::weak_ptr<const SharedModel> shared_model;
 bool shared_one = false;
 
-// An executor owns its communicators, and so keeps the SharedModel alive.
-class SharedCommunicator final : public core::Communicator {
- public:
-  SharedCommunicator(std::unique_ptr<core::Communicator> inner, std::shared_ptr<const SharedModel> model)
-      : inner_(std::move(inner)), model_(std::move(model)) {}
-
-  int rank() const override { return inner_->rank(); }
-  int ranks() const override { return inner_->ranks(); }
-  void all_reduce(std::span<float> values) override { inner_->all_reduce(values); }
-  void all_gather(std::span<const float> part, int64_t rows, int64_t first, std::span<float> whole) override {
-    inner_->all_gather(part, rows, first, whole);
-  }
-  void fail(const std::string& why) override { inner_->fail(why); }
-  void check() const override { inner_->check(); }
-
- private:
-  const std::unique_ptr<core::Communicator> inner_;
-  const std::shared_ptr<const SharedModel> model_;
+// Keeps watch over the other processes, and marks the model as shared while its executor lives.
+struct Watch {
+  Watch(std::vector<std::unique_ptr<core::Connection>> links, int rank) : pulse(std::move(links), rank) {}
+  core::Pulse pulse;
+  std::shared_ptr<const SharedModel> model = std::make_shared<const SharedModel>();
 };
 
-constexpr const char* kByItself = "start it by itself, without torchrun or mpirun (WORLD_SIZE)";
+int device_of(const core::ProcessRank& me) {
+  const int here = kernels::cuda::device_count(); // launchers may show each process only its own
+  if (here > 1 && me.local_rank >= here)
+    throw_error("rank {} is process {} of its host, which shows {} GPUs: start as many processes as GPUs", me.rank,
+                me.local_rank, here);
+  return here == 1 ? 0 : me.local_rank;
+}
+
+constexpr const char* kByItself = "start it by itself, without torchrun, mpirun or srun (WORLD_SIZE)";
 
 } // namespace
 
@@ -154,9 +151,9 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
                                                 const core::ProcessRank& me, bool on_gpu,
                                                 const kernels::cuda::CudaOptions& options,
                                                 const std::function<void(const std::string&)>& note) {
+  kernels::cuda::CudaOptions own_options = options;
+  if (on_gpu) own_options.device = device_of(me);
   const auto start = [&](const core::Program& own, const core::ExecutorConfig& own_config) {
-    kernels::cuda::CudaOptions own_options = options;
-    own_options.device = me.local_rank;
     return on_gpu ? kernels::cuda::make_cuda_executor(own, own_config, own_options)
                   : kernels::cpu::make_cpu_executor(own, own_config);
   };
@@ -170,31 +167,55 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
       "ridge {}, {} of {} ops and {} bytes, -c {}, batches of {}, caches of {} and {}, {}", RIDGE_VERSION,
       program.architecture, program.ops.size(), bytes, config.context, config.max_batch,
       core::format_of(config.k_type).name, core::format_of(config.v_type).name, config.exact ? "exact" : "fast");
+  wanted_link(); // before waiting
   core::ProcessLinks links = core::join_processes(me, what, core::find_rank_secret(me.one_host));
   if (links.rejected_callers > 0)
     note(fmt::format("{} caller{} did not know the ranks' secret", links.rejected_callers,
                      links.rejected_callers == 1 ? "" : "s"));
-  auto communicator = core::make_process_communicator(std::move(links.values), me.rank, me.ranks);
-  core::ExecutorConfig own = config_of_ranks(program, config);
-  if (me.rank > 0) {
-    own.communicator = communicator.get();
-    const core::Shard shared = shard(program, me.rank, me.ranks);
-    const auto executor = start(shared.program, own);
-    core::serve_rank(*executor, *links.commands[0]);
-    throw RankEnded{};
-  }
+
+  std::vector<std::shared_ptr<core::Connection>> commands;
+  for (auto& link : links.commands) commands.push_back(std::move(link));
+  std::unique_ptr<core::Communicator> communicator;
+  auto watch = std::make_shared<Watch>(std::move(links.pulses), me.rank); // ends before the communicator
+  core::Pulse& pulse = watch->pulse;
+  communicator = core::make_process_communicator(std::move(links.values), me.rank, me.ranks,
+                                                 [&pulse](const std::string& why) { pulse.fail(why); });
+  pulse.watch(*communicator);
+  pulse.start([commands](const std::string& why) {
+    for (const auto& link : commands)
+      if (link) link->close(why);
+  });
   std::vector<core::Shard> shards(static_cast<size_t>(me.ranks));
-  shards[0] = shard(program, 0, me.ranks);
+  core::Shard& shared = shards[static_cast<size_t>(me.rank)];
+  const core::ExecutorConfig own = config_of_ranks(program, config);
+  try {
+    shared = shard(program, me.rank, me.ranks);
+    LinkNeeds needs{.most_floats = kernels::cuda::max_exchanged_floats(shared.program, own), .note = note};
+    if (on_gpu) needs.device = own_options.device;
+    communicator = link_ranks(std::move(communicator), needs);
+    pulse.watch(*communicator, [ranks = communicator.get()] { return kernels::cuda::late_rank(*ranks); });
+    if (me.rank > 0) {
+      core::ExecutorConfig of_rank = own;
+      of_rank.communicator = communicator.get();
+      const auto executor = start(shared.program, of_rank);
+      core::serve_rank(*executor, *commands[0]);
+      pulse.wait_for_ends();
+    }
+  } catch (const std::exception& error) {
+    pulse.fail(fmt::format("rank {}: {}", me.rank, error.what()));
+    throw;
+  }
+  if (me.rank > 0) throw RankEnded{};
   std::vector<std::unique_ptr<core::Communicator>> communicators(shards.size());
-  const auto model = std::make_shared<const SharedModel>();
-  communicators[0] = std::make_unique<SharedCommunicator>(std::move(communicator), model);
-  shared_model = model;
+  communicators[0] = std::move(communicator);
+  shared_model = watch->model;
   shared_one = true;
   return core::make_parallel_executor(
       std::move(shards), own, std::move(communicators),
       [&](const core::Program& program, const core::ExecutorConfig& config, int rank) {
-        return rank == 0 ? start(program, config) : core::make_remote_executor(std::move(links.commands[rank]), config);
-      });
+        return rank == 0 ? start(program, config) : core::make_remote_executor(commands[rank], config);
+      },
+      std::move(watch));
 }
 
 void need_one_process(std::string_view command, std::string_view why) {

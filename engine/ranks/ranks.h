@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/executor.h"
-#include "core/parallel/joining.h"
+#include "core/parallel/processes/joining.h"
 #include "core/parallel/shard.h"
 #include "kernels/cuda/executor/executor.h"
 

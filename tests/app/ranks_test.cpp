@@ -58,7 +58,7 @@ TEST_CASE("three processes that are ranks of one model give the logits of one, a
     while (true) {
       Socket begins(port + 1), silent(port + 1);
       if (!begins.is_open() || !silent.is_open()) continue;
-      begins.send("rdg2" + std::string(96, 'x'));
+      begins.send("rdg3" + std::string(96, 'x'));
       begins.rest();
       return;
     }
@@ -117,7 +117,7 @@ TEST_CASE("commands that several processes cannot share are refused by every one
       CHECK(result.status == 2);
       CHECK(result.out.empty());
       CHECK(result.err.starts_with("ridge: error: " + command[0] + ": is one of 2 processes, and "));
-      CHECK(result.err.find("start it by itself, without torchrun or mpirun") != std::string::npos);
+      CHECK(result.err.find("start it by itself, without torchrun, mpirun or srun") != std::string::npos);
       CHECK(std::ranges::count(result.err, '\n') == 1);
     }
   CHECK(!std::filesystem::exists(out));

@@ -298,6 +298,15 @@ TEST_CASE("a model on the GPU reads prompts in long batches where these take lit
   CHECK(fit(40e9, {.gpu_layers = 3, .long_batch = 2048}).config.max_batch == 512);
   CHECK(fit(0, {.long_batch = 2048}).config.max_batch == 512); // on the CPU
   CHECK(longer.largest_context == usual.largest_context);
+
+  const auto fit_two = [&](double second) {
+    engine::Room room = room_of(64e9, 40e9);
+    room.gpus = {40e9, second};
+    return engine::fit(model.program, config, room, {.ranks = 2, .long_batch = 2048});
+  };
+  const engine::Fit shared = fit_two(40e9);
+  CHECK(shared.config.max_batch == 2048);
+  CHECK(fit_two(static_cast<double>(shared.ranks[1].need.total())).config.max_batch == 512);
 }
 
 TEST_CASE("draft heads that are to guess count, and leave less room for the model") {

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/cache/kv_cache.h"
 #include "kernels/cuda/exchange/exchange_memory.h"
+#include "kernels/cuda/exchange/nccl_rank.h"
 #include "kernels/cuda/executor/batch_memory.h"
 #include "kernels/cuda/executor/decode_loop.h"
 #include "kernels/cuda/executor/device_weights.h"
@@ -111,7 +112,7 @@ class KernelLauncher final : public KernelCapabilities {
   // launch_exchange.cpp
   ExchangeArgs exchange_args(const BatchPlan& plan, const Exchange& call) const;
   PartExchange part_exchange(const ExchangeArgs& whole);
-  void exchange_on_host(const ExchangeArgs& args, const Launch& launch);
+  void exchange_otherwise(const ExchangeArgs& args, const Launch& launch);
 
   const core::Program& program_;
   const core::ExecutorConfig& config_;

@@ -348,7 +348,7 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
 static std::string smaller_cache(const core::Program& program, const Fit& fit) {
   // Mean divergence from f32 caches, in nats per token (docs/models.md#types-of-kv-caches).
   constexpr std::pair<core::KvType, double> kTypes[] = {
-      {core::KvType::q8_0, 0.0005}, {core::KvType::q5_1, 0.008}, {core::KvType::q4_0, 0.04}};
+      {core::KvType::q8_0, 0.0005}, {core::KvType::q5_1, 0.009}, {core::KvType::q4_0, 0.05}};
   if (!fit.ranks.empty()) return "";
   core::ExecutorConfig config = fit.config;
   for (const auto& [type, nats] : kTypes) {

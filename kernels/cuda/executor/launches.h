@@ -105,6 +105,8 @@ class KernelLauncher final : public KernelCapabilities {
   RopeStoreArgs rope_store_shape(const HeadsStep& heads) const;
   RopeStoreArgs rope_store_args(const BatchPlan& plan, const RopeStore& call) const;
   AttentionArgs attention_shape(const PlanShape& shape, const Attention& call, const Launch& launch) const;
+  // Whether prompts read an f16 copy of a cache of codes.
+  bool unpacks_cache(Cache cache, int heads) const;
   AttentionArgs attention_args(const BatchPlan& plan, const Attention& call, const Launch& launch) const;
   LatentArgs latent_args(const BatchPlan& plan, const LatentAttention& call, const Launch& launch) const;
   OpCall op_call(const BatchPlan& plan, const PlainOp& call) const;

@@ -256,6 +256,8 @@ void launch_rope_attention(const Launch&, const AttentionArgs&, const RopeStoreA
 
 // Consecutive tokens of one stream, where can_multiply_prompts (prompt_product.h); no scratch.
 bool can_attend_prompts(const Cache& cache, int heads);
+// What the stream of the first token has in a cache of codes, as that of stream 0 in f16; `to`: unpacked_cache_bytes.
+Cache launch_unpack_cache(const Launch&, const AttentionArgs&, void* to);
 void launch_prompt_attention(const Launch&, AttentionArgs);
 // The same by mma (sm_80), over f16 or q8_0 caches.
 bool can_attend_by_mma(const Cache& cache, int heads, const ChipLimits& chip);

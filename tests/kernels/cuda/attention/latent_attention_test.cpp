@@ -65,9 +65,9 @@ TEST_CASE("CUDA: latent attention of prompts and decoding, for any number of hea
       };
       const std::vector<int32_t> sizes =
           h.heads > 30 ? std::vector<int32_t>{70, 1, 9, 90, 1} : std::vector<int32_t>{150, 1, 1, 2, 13, 200, 1, 70, 1};
-      CHECK(tests::worst_error(make, model, config_of(type), sizes) < (core::is_rotated(type) ? 1e-3
-                                                                       : type == f16          ? 1e-6
-                                                                                              : 3e-5));
+      CHECK(tests::worst_error(make, model, config_of(type), sizes) < (core::format_of(type).rotated ? 1e-3
+                                                                       : type == f16                 ? 1e-6
+                                                                                                     : 3e-5));
     }
 }
 

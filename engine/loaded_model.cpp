@@ -328,7 +328,7 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
   if (wants_gpu && name == "cuda" && !gpu.usable) throw_error("--device cuda: {}", gpu.problem);
   const core::ProcessRank process = core::ProcessRank::from_environment();
   const auto join = [&] {
-    model.executor = as_process_rank(model.program, config, process, gpu.usable,
+    model.executor = as_process_rank(model.program, config, with_long_batch(config, placement), process, gpu.usable,
                                      cuda_options(placement, placement.experts_on_host), note);
   };
   if (process.rank > 0) join(); // does not return

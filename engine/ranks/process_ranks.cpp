@@ -4,6 +4,7 @@
 #include "core/parallel/processes/processes.h"
 #include "core/parallel/processes/secret.h"
 #include "core/split.h"
+#include "engine/fit/fit.h"
 #include "engine/ranks/links.h"
 #include "engine/ranks/ranks.h"
 #include "engine/ranks/watch.h"
@@ -89,11 +90,24 @@ std::unique_ptr<core::Executor> make_stage(const core::Program& part, const core
   return core::make_parallel_executor(std::move(shards), config, std::move(communicators), make, std::move(companion));
 }
 
+Room room_of(const kernels::cuda::CudaOptions& options) {
+  Room room = free_room();
+  room.gpu = room.gpus[options.device];
+  if (options.memory_limit > 0) room.gpu = std::min(room.gpu, static_cast<double>(options.memory_limit));
+  return room;
+}
+
+// All ranks call it at once.
+bool all_agree(core::Communicator& ranks, bool own) {
+  const std::vector<std::string> answers = core::gather_texts(ranks, own ? "y" : "n", 1);
+  return std::ranges::count(answers, "y") == std::ssize(answers);
+}
+
 } // namespace
 
 std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, const core::ExecutorConfig& config,
-                                                const core::ProcessRank& me, bool on_gpu,
-                                                const kernels::cuda::CudaOptions& options,
+                                                const core::ExecutorConfig& longer, const core::ProcessRank& me,
+                                                bool on_gpu, const kernels::cuda::CudaOptions& options,
                                                 const std::function<void(const std::string&)>& note) {
   kernels::cuda::CudaOptions own_options = options;
   if (on_gpu) own_options.device = device_of_rank(me);
@@ -120,7 +134,7 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
     const std::vector<RankFacts> facts = gather_facts(*watch.host, needs.device);
     // Draft heads read rows that later stages would keep to themselves.
     const RankGroups groups = program.hidden < 0 ? groups_of(facts) : one_group(me.ranks);
-    const core::ExecutorConfig common = config_of_ranks(program, config);
+    core::ExecutorConfig common = config_of_ranks(program, config);
     const int stages = static_cast<int>(groups.size());
     if (stages > 1 && me.rank == 0)
       note(fmt::format("{} hosts are stages of a pipeline, which share the layers{}", stages,
@@ -130,10 +144,13 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
       const auto own = std::ranges::find(groups[stage], me.rank);
       if (own == groups[stage].end()) continue;
       const core::Program& part = parts[stage];
-      const int rank = static_cast<int>(own - groups[stage].begin());
-      if (const int ranks = static_cast<int>(groups[stage].size()); ranks > 1)
-        needs.most_floats = kernels::cuda::max_exchanged_floats(shard(part, rank, ranks, true).program,
-                                                                core::config_of_part(part, common));
+      const int rank = static_cast<int>(own - groups[stage].begin()), ranks = static_cast<int>(groups[stage].size());
+      const core::Program shared = ranks > 1 ? shard(part, rank, ranks, true).program : core::Program();
+      const bool affords = on_gpu && affords_batch(ranks > 1 ? shared : part, core::config_of_part(part, config),
+                                                   core::config_of_part(part, longer), room_of(own_options));
+      if (all_agree(*watch.host, affords)) common = config_of_ranks(program, longer);
+      if (ranks > 1)
+        needs.most_floats = kernels::cuda::max_exchanged_floats(shared, core::config_of_part(part, common));
       watch.take(link_ranks(watch.host, facts, groups, needs));
       if (me.rank > 0) serve_stage(part, common, groups[stage], rank, watch, start);
     }

@@ -232,8 +232,9 @@ void add_bench_command(CLI::App& app) {
   list(
       "--ubatch-size", o->request.ubatches,
       "maximum number of prompt tokens evaluated in one forward pass (-ub); 0: all if the GPU has room, otherwise 512");
-  list("--cache-type-k", o->request.k_types, "KV cache type for keys: f16, f32, q8_0 (-ctk)", "TYPE");
-  list("--cache-type-v", o->request.v_types, "KV cache type for values: f16, f32, q8_0 (-ctv)", "TYPE");
+  list("--cache-type-k", o->request.k_types,
+       "KV cache type for keys: f16, f32, bf16, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl (-ctk)", "TYPE");
+  list("--cache-type-v", o->request.v_types, "KV cache type for values, as for --cache-type-k (-ctv)", "TYPE");
   list("--gpu-layers,--n-gpu-layers", o->request.gpu_layers,
        "put the last N layers, counting the output layer, on the GPU (-ngl); -1: as many as fit");
   add_gpu_room_options(*command,

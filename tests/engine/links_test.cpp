@@ -143,7 +143,7 @@ TEST_CASE("NCCL is found beside Python's programs, and a library that will not d
   CHECK(cuda::load_nccl({folder / "libnccl.so.2"}).problem ==
         (folder / "libnccl.so.2") + " is missing: pip install nvidia-nccl-cu13, or the system's package libnccl2 "
                                     "(RIDGE_NCCL names a file elsewhere)");
-  CHECK(cuda::load_nccl({"libm.so.6"}).problem == "libm.so.6 lacks NCCL's usual functions");
+  CHECK(cuda::load_nccl({"libm.so.6"}).problem == "libm.so.6 lacks expected functions");
   const std::vector<std::string> fake = {files[1]};
   {
     const EnvironmentVariable version("RIDGE_FAKE_NCCL_VERSION", "2804");

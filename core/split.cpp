@@ -5,12 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
-#include <future>
 #include <limits>
 #include <set>
 #include <stdexcept>
-#include <thread>
 
 namespace ridge::core {
 namespace {
@@ -59,187 +56,6 @@ std::vector<Op> needed_before_layers(const Program& program, std::span<const Op>
   }
   return needed;
 }
-
-// The batch in pieces of kPieceTokens, or nothing if it has to be evaluated as a whole.
-constexpr size_t kPieceTokens = 512;
-struct Piece {
-  Batch batch;
-  std::vector<int32_t> outputs;
-};
-std::vector<Piece> pieces_of(const Batch& batch) {
-  const size_t tokens = batch.tokens.size(), last = (tokens - 1) / kPieceTokens * kPieceTokens;
-  // Logits are only kept of the last piece; rows of an input or a block of tokens stay together.
-  const bool ends_late = std::ranges::all_of(batch.outputs, [&](int32_t i) { return i >= static_cast<int64_t>(last); });
-  if (last == 0 || !ends_late || !batch.block_ends.empty() || !batch.input.empty() || batch.input_taken) return {};
-  std::vector<Piece> pieces;
-  for (size_t first = 0; first < tokens; first += kPieceTokens) {
-    const size_t count = std::min(kPieceTokens, tokens - first);
-    const auto part = [&](auto span, size_t each) {
-      return span.empty() ? span : span.subspan(first * each, count * each);
-    };
-    Piece piece{.batch = batch};
-    piece.batch.tokens = part(batch.tokens, 1);
-    piece.batch.positions = part(batch.positions, 1);
-    piece.batch.streams = part(batch.streams, 1);
-    piece.batch.axes = part(batch.axes, kPlaceAxes);
-    if (first == last)
-      for (const int32_t output : batch.outputs) piece.outputs.push_back(output - static_cast<int32_t>(first));
-    pieces.push_back(std::move(piece));
-  }
-  for (Piece& piece : pieces) piece.batch.outputs = piece.outputs;
-  return pieces;
-}
-
-// Runs parts of a Program in turn. Each hands the rows of its output to the next.
-class StagedExecutor final : public Executor {
- public:
-  StagedExecutor(std::vector<Program> parts, const ExecutorConfig& config, const MakeStage& make, bool concurrent)
-      : parts_(std::move(parts)), config_(wide_where_needed(config)),
-        in_pieces_(concurrent && !sees_ahead(parts_[0]) && drafting_part() == parts_.end()) {
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      const bool is_last = i + 1 == parts_.size();
-      stages_.push_back(make(parts_[i], is_last ? config_ : config_of_part(parts_[i], config_), static_cast<int>(i)));
-      description_ += fmt::format("{}{}", i == 0 ? "" : " + ", stages_[i]->description());
-    }
-  }
-
-  void forward(const Batch& batch) override {
-    if (in_pieces_) {
-      check_batch(parts_[0], config_, batch);
-      if (const std::vector<Piece> pieces = pieces_of(batch); !pieces.empty()) return forward_in_pieces(pieces);
-    }
-    Batch rest = batch;
-    for (size_t i = 0; i < stages_.size(); ++i) {
-      stages_[i]->forward(rest);
-      if (i + 1 < stages_.size()) rest.input = rows_of(i, batch);
-    }
-  }
-  std::span<const float> logits(int64_t i) override { return stages_.back()->logits(i); }
-  std::span<const float> hidden() override {
-    const auto part = drafting_part();
-    return part == parts_.end() ? std::span<const float>() : stages_[part - parts_.begin()]->hidden();
-  }
-  bool can_resume_at(int32_t stream, int64_t position) const override {
-    return std::ranges::all_of(stages_, [&](const auto& stage) { return stage->can_resume_at(stream, position); });
-  }
-  int64_t saved_floats() const override { return sum_of(&Executor::saved_floats); }
-  void save_state(int32_t stream, std::span<float> state, int64_t position) override {
-    for (const auto& stage : stages_) {
-      const auto own = static_cast<size_t>(stage->saved_floats());
-      stage->save_state(stream, state.first(own), position);
-      state = state.subspan(own);
-    }
-  }
-  void load_state(int32_t stream, std::span<const float> state, int64_t position) override {
-    for (const auto& stage : stages_) {
-      const auto own = state.empty() ? size_t{0} : static_cast<size_t>(stage->saved_floats());
-      stage->load_state(stream, state.first(own), position);
-      state = state.subspan(own);
-    }
-  }
-  void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
-    for (const auto& stage : stages_) stage->copy_cache(from, to, tokens);
-  }
-  void set_adapters(int32_t stream, std::span<const AdapterUse> uses) override {
-    for (const auto& stage : stages_) stage->set_adapters(stream, uses);
-  }
-  std::string block_layout() const override {
-    std::string whole;
-    for (size_t i = 0; i < stages_.size(); ++i) {
-      const std::string layout = stages_[i]->block_layout();
-      if (layout.empty()) return {};
-      whole += i + 1 == stages_.size() ? layout : fmt::format("{} of {} layers, ", layout, parts_[i].kv_layers.size());
-    }
-    return whole;
-  }
-  int64_t block_bytes() const override { return sum_of(&Executor::block_bytes); }
-  void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override {
-    each_with_blocks(blocks, [&](Executor& stage, const auto& own) { stage.save_blocks(stream, first, own); });
-  }
-  void load_blocks(int32_t stream, int64_t first, std::span<const std::byte* const> blocks) override {
-    each_with_blocks(blocks, [&](Executor& stage, const auto& own) { stage.load_blocks(stream, first, own); });
-  }
-  void mark_state(int32_t stream) override {
-    for (const auto& stage : stages_) stage->mark_state(stream);
-  }
-  void restore_mark() override {
-    for (const auto& stage : stages_) stage->restore_mark();
-  }
-  const ExecutorConfig& config() const override { return config_; }
-  std::string_view description() const override { return description_; }
-  double memory_bytes() const override { return sum_of(&Executor::memory_bytes); }
-
- private:
-  std::vector<Program>::const_iterator drafting_part() const {
-    return std::ranges::find_if(parts_, [](const Program& part) { return part.hidden >= 0; });
-  }
-  // All parts are wide if one needs it.
-  ExecutorConfig wide_where_needed(ExecutorConfig config) const {
-    config.wide |= std::ranges::any_of(parts_, amplifies_errors);
-    return config;
-  }
-  template <typename T>
-  T sum_of(T (Executor::*of)() const) const {
-    T sum = 0;
-    for (const auto& stage : stages_) sum += (stage.get()->*of)();
-    return sum;
-  }
-  template <typename Byte, typename Run>
-  void each_with_blocks(std::span<Byte* const> blocks, Run&& run) {
-    std::vector<Byte*> own(blocks.begin(), blocks.end());
-    for (const auto& stage : stages_) {
-      run(*stage, own);
-      for (Byte*& block : own) block += stage->block_bytes();
-    }
-  }
-
-  // The rows of a part's output after its forward(), valid until the next one.
-  std::span<const float> rows_of(size_t part, const Batch& batch) {
-    const ValueInfo& handed_on = parts_[part].values[parts_[part].output];
-    const size_t rows = handed_on.gathered ? batch.outputs.size() : batch.tokens.size();
-    if (rows == 0) return {};
-    const std::span<const float> first = stages_[part]->logits(0);
-    return {first.data(), rows * first.size()};
-  }
-
-  // Each stage has a thread, which evaluates a piece while the next stage evaluates the piece before.
-  void forward_in_pieces(const std::vector<Piece>& pieces) {
-    using Rows = std::vector<float>;
-    std::vector<std::vector<std::promise<Rows>>> handed_on(stages_.size() - 1);
-    for (auto& to_next : handed_on) to_next.resize(pieces.size());
-    std::exception_ptr failure;
-    const auto run = [&](size_t i) {
-      const bool is_last = i + 1 == stages_.size();
-      size_t done = 0;
-      try {
-        for (; done < pieces.size(); ++done) {
-          Batch batch = pieces[done].batch;
-          const Rows input = i == 0 ? Rows() : handed_on[i - 1][done].get_future().get();
-          batch.input = input;
-          stages_[i]->forward(batch);
-          if (is_last) continue;
-          const std::span<const float> rows = rows_of(i, batch);
-          handed_on[i][done].set_value(Rows(rows.begin(), rows.end()));
-        }
-      } catch (...) {
-        if (is_last) failure = std::current_exception();
-        for (; !is_last && done < pieces.size(); ++done) handed_on[i][done].set_exception(std::current_exception());
-      }
-    };
-    {
-      std::vector<std::jthread> others;
-      for (size_t i = 1; i < stages_.size(); ++i) others.emplace_back(run, i);
-      run(0);
-    }
-    if (failure) std::rethrow_exception(failure);
-  }
-
-  const std::vector<Program> parts_; // the executors refer to them
-  const ExecutorConfig config_;
-  const bool in_pieces_; // rows for draft heads are only kept of the last piece
-  std::vector<std::unique_ptr<Executor>> stages_;
-  std::string description_;
-};
 
 } // namespace
 
@@ -354,23 +170,6 @@ std::vector<Program> pipeline_parts(const Program& program, int stages) {
   }
   parts.push_back(std::move(rest));
   return parts;
-}
-
-std::unique_ptr<Executor> make_pipeline_executor(const Program& program, const ExecutorConfig& config, int stages,
-                                                 const MakeStage& make, bool concurrent) {
-  if (stages == 1) return make(program, config, 0);
-  return std::make_unique<StagedExecutor>(pipeline_parts(program, stages), config, make, concurrent);
-}
-
-std::unique_ptr<Executor> make_split_executor(SplitProgram parts, const ExecutorConfig& config,
-                                              const MakeExecutor& make_front, const MakeExecutor& make_back) {
-  std::vector<Program> both;
-  both.push_back(std::move(parts.front));
-  both.push_back(std::move(parts.back));
-  const auto make = [&](const Program& part, const ExecutorConfig& own, int stage) {
-    return (stage == 0 ? make_front : make_back)(part, own);
-  };
-  return std::make_unique<StagedExecutor>(std::move(both), config, make, false);
 }
 
 } // namespace ridge::core

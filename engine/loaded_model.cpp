@@ -169,12 +169,10 @@ bool start_on_gpus(LoadedModel& model, const core::ExecutorConfig& config, const
   const core::ExecutorConfig longer =
       config_with_long_batch(SharingPlan(model.program, gpus, wanted.stages), config, room_for(wanted), wanted);
   model.executor = core::make_pipeline_executor(
-      model.program, longer, wanted.stages,
-      [&](const core::Program& part, const core::ExecutorConfig& own, int stage) {
+      model.program, longer, wanted.stages, [&](const core::Program& part, const core::ExecutorConfig& own, int stage) {
         const auto each = static_cast<std::ptrdiff_t>(gpus.size()) / wanted.stages;
         return on_gpus(part, own, {gpus.begin() + stage * each, gpus.begin() + (stage + 1) * each}, options, progress);
-      },
-      true);
+      });
   model.gpus = gpus;
   model.gpu_share = 1;
   return true;
@@ -330,7 +328,7 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
   if (wants_gpu && name == "cuda" && !gpu.usable) throw_error("--device cuda: {}", gpu.problem);
   const core::ProcessRank process = core::ProcessRank::from_environment();
   const auto join = [&] {
-    model.executor = as_process_rank(model.program, config, process, gpu.usable,
+    model.executor = as_process_rank(model.program, config, with_long_batch(config, placement), process, gpu.usable,
                                      cuda_options(placement, placement.experts_on_host), note);
   };
   if (process.rank > 0) join(); // does not return

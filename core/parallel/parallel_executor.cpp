@@ -36,6 +36,7 @@ class ParallelExecutor final : public Executor {
     each([&](int rank) { executors_[rank]->forward(batch); });
   }
   std::span<const float> logits(int64_t i) override { return first().logits(i); }
+  std::shared_ptr<const float> copy_result_rows(int64_t count) override { return first().copy_result_rows(count); }
   std::span<const float> hidden() override { return first().hidden(); }
 
   bool can_choose(const SamplerParams& params) const override {

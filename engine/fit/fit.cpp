@@ -167,7 +167,7 @@ double host_memory_for(const kernels::cuda::ExpertSizes& sizes, double free_byte
   return all <= free_bytes ? all : free_bytes - std::min(free_bytes / 8, kMaxKept);
 }
 
-static core::ExecutorConfig with_long_batch(core::ExecutorConfig config, const Placement& wanted) {
+core::ExecutorConfig with_long_batch(core::ExecutorConfig config, const Placement& wanted) {
   config.max_batch = std::max(config.max_batch, std::min(wanted.long_batch, config.context * config.streams));
   return config;
 }
@@ -185,18 +185,21 @@ core::ExecutorConfig config_with_experts_on_host(const core::Program& program, c
   return before > 0 && copies(longer) >= before - before / kMaxLost ? longer : config;
 }
 
-// Whether a longer batch takes at most an eighth of the memory that the model leaves.
 static bool is_affordable(const Need& usual, const Need& longer, double room) {
   const auto before = static_cast<double>(usual.total()), after = static_cast<double>(longer.total());
   return after - before <= (room - before) / 8;
 }
 
+bool affords_batch(const core::Program& program, const core::ExecutorConfig& usual, const core::ExecutorConfig& longer,
+                   const Room& room) {
+  const auto need = [&](const core::ExecutorConfig& tried) { return gpu_need(program, tried, room.limits); };
+  return longer.max_batch == usual.max_batch || is_affordable(need(usual), need(longer), room.gpu);
+}
+
 core::ExecutorConfig config_with_long_batch(const core::Program& program, const core::ExecutorConfig& config,
                                             const Room& room, const Placement& wanted) {
   const core::ExecutorConfig longer = with_long_batch(config, wanted);
-  if (longer.max_batch == config.max_batch) return config;
-  const auto need = [&](const core::ExecutorConfig& tried) { return gpu_need(program, tried, room.limits); };
-  return is_affordable(need(config), need(longer), room.gpu) ? longer : config;
+  return affords_batch(program, config, longer, room) ? longer : config;
 }
 
 core::ExecutorConfig config_with_long_batch(const SharingPlan& plan, const core::ExecutorConfig& config,

@@ -10,7 +10,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <numeric>
 #include <sstream>
+#include <stdexcept>
 
 namespace ridge::engine {
 namespace {
@@ -20,14 +22,6 @@ constexpr size_t kMostFacts = 1024, kMostProblem = 512; // bytes
 std::string of_environment(const char* name) {
   const char* text = std::getenv(name);
   return text ? text : "";
-}
-
-// The first problem among all ranks' own, with its rank; empty: none.
-std::string first_problem(core::Communicator& host, const std::string& own) {
-  const std::vector<std::string> all = core::gather_texts(host, own, kMostProblem);
-  for (size_t rank = 0; rank < all.size(); ++rank)
-    if (!all[rank].empty()) return fmt::format("rank {}: {}", rank, all[rank]);
-  return "";
 }
 
 template <typename Work>
@@ -40,39 +34,101 @@ std::string problem_of(Work&& work) {
   }
 }
 
-// Null, and the problem, if not all ranks reach all others' memory.
-std::unique_ptr<kernels::cuda::PacketLink> link_by_packets(core::Communicator& host, const LinkNeeds& needs,
-                                                           std::string& problem) {
+// A group's first problem, with its rank; empty: none.
+std::string first_problem(const std::vector<std::string>& problems, const std::vector<int>& group) {
+  for (const int rank : group)
+    if (!problems[rank].empty()) return fmt::format("rank {}: {}", rank, problems[rank]);
+  return "";
+}
+
+// A group's ranks among all.
+class GroupCommunicator final : public core::Communicator {
+ public:
+  GroupCommunicator(std::shared_ptr<core::Communicator> all, int rank, int ranks)
+      : all_(std::move(all)), rank_(rank), ranks_(ranks) {}
+
+  int rank() const override { return rank_; }
+  int ranks() const override { return ranks_; }
+  void all_reduce(std::span<float> values) override {
+    need_all();
+    all_->all_reduce(values);
+  }
+  void all_gather(std::span<const float> part, int64_t rows, int64_t first, std::span<float> whole) override {
+    need_all();
+    all_->all_gather(part, rows, first, whole);
+  }
+  void fail(const std::string& why) override { all_->fail(why); }
+  void check() const override { all_->check(); }
+
+ private:
+  void need_all() const {
+    if (ranks_ != all_->ranks()) throw std::logic_error("TCP is for all ranks at once");
+  }
+
+  const std::shared_ptr<core::Communicator> all_;
+  const int rank_, ranks_;
+};
+
+struct Links {
+  core::Communicator& host; // all ranks
+  const std::vector<RankFacts>& facts;
+  const RankGroups& groups;
+  const LinkNeeds& needs;
+  const std::vector<int>* own_group = nullptr;
+  int own_rank = 0;                // in it
+  std::vector<LinkChoice> choices; // by group
+  const LinkChoice& own_choice() const { return choices[own_group - groups.data()]; }
+  bool any(Link link) const { return std::ranges::count(choices, link, &LinkChoice::link) > 0; }
+};
+
+std::vector<RankFacts> facts_of(const Links& links, const std::vector<int>& group) {
+  std::vector<RankFacts> facts;
+  for (const int rank : group) facts.push_back(links.facts[rank]);
+  return facts;
+}
+
+// Null if this rank's group does not exchange packets, or cannot: then the choice changes.
+std::unique_ptr<kernels::cuda::PacketLink> link_by_packets(Links& links) {
   std::unique_ptr<kernels::cuda::PacketLink> link;
-  std::string handle;
-  std::string own = problem_of([&] {
-    link = kernels::cuda::make_packet_link(*needs.device, host.rank(), host.ranks(), needs.most_floats);
-    for (const std::byte byte : link->handle()) handle += static_cast<char>(byte);
-  });
+  const bool wanted = links.own_choice().link == Link::packets;
+  std::string handle, own;
+  if (wanted)
+    own = problem_of([&] {
+      link = kernels::cuda::make_packet_link(*links.needs.device, links.own_rank,
+                                             static_cast<int>(links.own_group->size()), links.needs.most_floats);
+      for (const std::byte byte : link->handle()) handle += static_cast<char>(byte);
+    });
+  const std::vector<std::string> all = core::gather_texts(links.host, handle, kMostProblem);
   std::vector<std::vector<std::byte>> handles;
-  for (const std::string& text : core::gather_texts(host, handle, kMostProblem)) {
-    const auto bytes = std::as_bytes(std::span(text));
+  for (const int rank : *links.own_group) {
+    const auto bytes = std::as_bytes(std::span(all[rank]));
     handles.emplace_back(bytes.begin(), bytes.end());
   }
   const bool all_offer = std::ranges::none_of(handles, [](const auto& bytes) { return bytes.empty(); });
-  if (own.empty() && all_offer) own = problem_of([&] { link->open(handles); });
-  problem = first_problem(host, own);
-  if (!problem.empty()) link.reset();
+  if (wanted && own.empty() && all_offer) own = problem_of([&] { link->open(handles); });
+  const std::vector<std::string> problems = core::gather_texts(links.host, own, kMostProblem);
+  for (size_t i = 0; i < links.groups.size(); ++i)
+    if (const std::string problem = first_problem(problems, links.groups[i]); !problem.empty())
+      links.choices[i] = choose_link(facts_of(links, links.groups[i]), problem);
+  if (links.own_choice().link != Link::packets) link.reset();
   return link;
 }
 
-kernels::cuda::NcclId shared_nccl_id(core::Communicator& host) {
+// The id that the first rank of this rank's group makes.
+kernels::cuda::NcclId gather_nccl_id(Links& links) {
   kernels::cuda::NcclId id = {};
-  std::string problem, text;
-  if (host.rank() == 0) {
-    problem = problem_of([&] {
+  std::string own, text;
+  if (links.own_choice().link == Link::nccl && links.own_rank == 0) {
+    own = problem_of([&] {
       const kernels::cuda::NcclLibrary& nccl = kernels::cuda::nccl();
       nccl.expect(nccl.get_unique_id(&id), "ncclGetUniqueId");
     });
     text.assign(id.bytes.data(), id.bytes.size());
   }
-  text = core::gather_texts(host, text, id.bytes.size())[0];
-  if (const std::string why = first_problem(host, problem); !why.empty()) throw Error(why);
+  text = core::gather_texts(links.host, text, id.bytes.size())[links.own_group->front()];
+  const std::vector<std::string> problems = core::gather_texts(links.host, own, kMostProblem);
+  for (const std::vector<int>& group : links.groups)
+    if (const std::string why = first_problem(problems, group); !why.empty()) throw Error(why);
   std::ranges::copy(text, id.bytes.begin());
   return id;
 }
@@ -140,26 +196,64 @@ LinkChoice choose_link(const std::vector<RankFacts>& ranks, const std::string& p
   return {Link::tcp, no_nccl == no_packets ? no_nccl : fmt::format("{}; {}", no_packets, no_nccl)};
 }
 
-std::unique_ptr<core::Communicator> link_ranks(std::unique_ptr<core::Communicator>&& host, const LinkNeeds& needs) {
-  RankFacts own{host_id(), needs.device ? kernels::cuda::bus_of(*needs.device) : "", wanted_link(), ""};
-  if (needs.device && own.wanted != "tcp") own.nccl_problem = kernels::cuda::nccl().problem;
+RankGroups one_group(int ranks) {
+  std::vector<int> all(static_cast<size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return {all};
+}
+
+RankGroups groups_of(const std::vector<RankFacts>& ranks) {
+  RankGroups groups;
+  for (int rank = 0; rank < std::ssize(ranks); ++rank) {
+    const auto same = [&](const std::vector<int>& group) { return ranks[group[0]].host == ranks[rank].host; };
+    const auto known = std::ranges::find_if(groups, same);
+    known == groups.end() ? groups.push_back({rank}) : known->push_back(rank);
+  }
+  for (const std::vector<int>& group : groups) {
+    std::vector<RankFacts> facts;
+    for (const int rank : group) facts.push_back(ranks[rank]);
+    if (group.size() == 1 || groups.size() == 1 || choose_link(facts).link != Link::tcp) continue;
+    return one_group(static_cast<int>(ranks.size()));
+  }
+  return groups;
+}
+
+std::vector<RankFacts> gather_facts(core::Communicator& host, std::optional<int> device) {
+  RankFacts own{host_id(), device ? kernels::cuda::bus_of(*device) : "", wanted_link(), ""};
+  if (device && own.wanted != "tcp") own.nccl_problem = kernels::cuda::nccl().problem;
   std::vector<RankFacts> ranks;
-  for (const std::string& text : core::gather_texts(*host, own.text(), kMostFacts))
+  for (const std::string& text : core::gather_texts(host, own.text(), kMostFacts))
     ranks.push_back(RankFacts::from(text));
-  LinkChoice choice = choose_link(ranks);
-  if (choice.link == Link::packets) {
-    std::string problem;
-    if (const auto link = link_by_packets(*host, needs, problem)) return link->connect(std::move(host));
-    choice = choose_link(ranks, problem);
+  return ranks;
+}
+
+std::unique_ptr<core::Communicator> link_ranks(std::shared_ptr<core::Communicator> host,
+                                               const std::vector<RankFacts>& facts, const RankGroups& groups,
+                                               const LinkNeeds& needs) {
+  Links links{*host, facts, groups, needs};
+  for (const std::vector<int>& group : groups) {
+    if (const auto own = std::ranges::find(group, host->rank()); own != group.end()) {
+      links.own_group = &group;
+      links.own_rank = static_cast<int>(own - group.begin());
+    }
+    links.choices.push_back(group.size() == 1 ? LinkChoice{Link::tcp, ""} : choose_link(facts_of(links, group)));
   }
-  if (choice.link == Link::nccl) {
-    const kernels::cuda::NcclId id = shared_nccl_id(*host);
-    return kernels::cuda::make_nccl_communicator(std::move(host), *needs.device, id);
-  }
-  if (!choice.reason.empty() && host->rank() == 0 && needs.note)
-    needs.note(
-        fmt::format("values between processes go through the host's memory and TCP, which is slow: {}", choice.reason));
-  return std::move(host);
+  const int ranks = static_cast<int>(links.own_group->size());
+  const auto of_group = [&] { return std::make_unique<GroupCommunicator>(host, links.own_rank, ranks); };
+  std::unique_ptr<kernels::cuda::PacketLink> packets;
+  if (links.any(Link::packets)) packets = link_by_packets(links);
+  kernels::cuda::NcclId id = {};
+  if (links.any(Link::nccl)) id = gather_nccl_id(links);
+  for (size_t i = 0; i < groups.size(); ++i)
+    if (links.choices[i].link == Link::tcp && groups[i].size() > 1 && groups.size() > 1)
+      throw_error("rank {} and the others of its host cannot exchange values: {}", groups[i][0],
+                  links.choices[i].reason);
+  if (packets) return packets->connect(of_group());
+  if (links.own_choice().link == Link::nccl)
+    return kernels::cuda::make_nccl_communicator(of_group(), *needs.device, id);
+  if (const std::string& reason = links.own_choice().reason; !reason.empty() && links.host.rank() == 0 && needs.note)
+    needs.note(fmt::format("values between processes go through the host's memory and TCP, which is slow: {}", reason));
+  return of_group();
 }
 
 } // namespace ridge::engine

@@ -42,14 +42,28 @@ struct LinkChoice {
 // `packets_problem`: if packets turned out not to work. Throws Error if the wanted link is impossible.
 LinkChoice choose_link(const std::vector<RankFacts>& ranks, const std::string& packets_problem = {});
 
+// Ranks that share every layer: all of one host. Each group is a stage of a pipeline.
+using RankGroups = std::vector<std::vector<int>>;
+
+// By host, in the order of their first ranks; one group if a group could only exchange through TCP, of which rank 0 is
+// the hub.
+RankGroups groups_of(const std::vector<RankFacts>& ranks);
+
+RankGroups one_group(int ranks);
+
+// All ranks' facts; all call it at once.
+std::vector<RankFacts> gather_facts(core::Communicator& host, std::optional<int> device);
+
 struct LinkNeeds {
   std::optional<int> device; // none: the CPU
   int64_t most_floats = 0;   // of an exchanged value
   std::function<void(const std::string&)> note;
 };
 
-// A communicator by the fastest way that all ranks have; all call it at once. `host`, over TCP, stays the
-// caller's if this throws.
-std::unique_ptr<core::Communicator> link_ranks(std::unique_ptr<core::Communicator>&& host, const LinkNeeds& needs);
+// A communicator for the group of this rank, by the fastest way that the group has; all ranks of all groups call it at
+// once. `host`: over TCP, for all ranks.
+std::unique_ptr<core::Communicator> link_ranks(std::shared_ptr<core::Communicator> host,
+                                               const std::vector<RankFacts>& facts, const RankGroups& groups,
+                                               const LinkNeeds& needs);
 
 } // namespace ridge::engine

@@ -34,9 +34,11 @@ std::unique_ptr<PacketLink> make_packet_link(int, int, int, int64_t) { throw Err
 
 std::string late_rank(const core::Communicator&) { return ""; }
 
+double time_sums(const core::Communicator&, int, int64_t, int) { throw Error("CUDA: " + device_info().problem); }
+
 std::string bus_of(int) { return ""; }
 
-std::unique_ptr<core::Communicator> make_nccl_communicator(std::unique_ptr<core::Communicator>&&, int, const NcclId&) {
+std::unique_ptr<core::Communicator> make_nccl_communicator(std::unique_ptr<core::Communicator>, int, const NcclId&) {
   throw Error("CUDA: " + device_info().problem);
 }
 

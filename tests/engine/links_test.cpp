@@ -69,6 +69,17 @@ TEST_CASE("ranks of one host exchange packets, of several hosts by NCCL, and els
   CHECK(engine::choose_link(two(cpu, cpu)).reason.empty());
 }
 
+TEST_CASE("ranks of one host are a group, hosts come in the order of their first ranks") {
+  const auto on = [](const char* host, const char* gpu) { return RankFacts{host, gpu, "", ""}; };
+  using Groups = engine::RankGroups;
+  CHECK(engine::groups_of({on("a", "1"), on("a", "2")}) == Groups{{0, 1}});
+  CHECK(engine::groups_of({on("a", "1"), on("b", "1")}) == Groups{{0}, {1}});
+  CHECK(engine::groups_of({on("b", "1"), on("a", "1"), on("b", "2"), on("a", "2")}) == Groups{{0, 2}, {1, 3}});
+  CHECK(engine::groups_of({on("a", ""), on("b", "")}) == Groups{{0}, {1}}); // stages may be on the CPU
+  // TCP within a group goes through rank 0.
+  CHECK(engine::groups_of({on("a", ""), on("b", ""), on("b", "")}) == Groups{{0, 1, 2}});
+}
+
 TEST_CASE("a wanted way is taken, or its absence is an error") {
   RankFacts first{"a", "0000:01:00.0", "nccl", ""}, second{"a", "0000:02:00.0", "nccl", ""};
   CHECK(engine::choose_link(two(first, second)).link == Link::nccl);

@@ -48,11 +48,12 @@ void Pulse::start(std::function<void(const std::string&)> lost) {
 }
 
 void Pulse::watch(Communicator& ranks, std::function<std::string()> problem) {
+  const std::scoped_lock watched(watched_);
+  ranks_ = &ranks;
+  problem_ = std::move(problem);
   std::string why;
   {
     const std::scoped_lock lock(mutex_);
-    ranks_ = &ranks;
-    problem_ = std::move(problem);
     why = why_;
   }
   if (!why.empty()) ranks.fail(why);
@@ -91,16 +92,22 @@ void Pulse::send(char kind, const std::string& text) {
 }
 
 void Pulse::lose(const std::string& why) {
-  Communicator* ranks = nullptr;
   {
     const std::scoped_lock lock(mutex_);
     why_ = why;
-    ranks = ranks_;
   }
   changed_.notify_all();
   fail(why);
-  if (ranks) ranks->fail(why);
+  {
+    const std::scoped_lock watched(watched_);
+    if (ranks_) ranks_->fail(why);
+  }
   if (std::function<void(const std::string&)> lost = std::exchange(lost_, nullptr)) lost(why);
+}
+
+std::string Pulse::problem() {
+  const std::scoped_lock watched(watched_);
+  return problem_ && lost_ ? problem_() : "";
 }
 
 void Pulse::read(Peer& peer) {
@@ -129,16 +136,14 @@ void Pulse::read(Peer& peer) {
 void Pulse::run() {
   Time next = std::chrono::steady_clock::now();
   while (true) {
-    std::function<std::string()> problem;
     {
       const std::scoped_lock lock(mutex_);
       if (ends_) return;
-      problem = problem_;
     }
     if (std::chrono::steady_clock::now() >= next) {
       send(kBeat);
       next = std::chrono::steady_clock::now() + kInterval;
-      if (const std::string why = problem && lost_ ? problem() : ""; !why.empty()) lose(why);
+      if (const std::string why = problem(); !why.empty()) lose(why);
     }
     std::vector<pollfd> waits = {{wake_, POLLIN, 0}};
     if (lost_)

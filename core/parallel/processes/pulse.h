@@ -26,7 +26,7 @@ class Pulse {
 
   // Calls `lost` once, in another thread, when a rank is gone, silent or failed.
   void start(std::function<void(const std::string& why)> lost);
-  // Also fails `ranks`, which outlives this. `problem` is asked every second, and tells a reason to fail or nothing.
+  // Also fails `ranks`, until the next call. `problem` is asked every second, and tells a reason to fail or nothing.
   void watch(Communicator& ranks, std::function<std::string()> problem = {});
   // Tells the others that this rank cannot go on. Thread-safe.
   void fail(const std::string& why);
@@ -45,6 +45,7 @@ class Pulse {
   void run();
   void read(Peer& peer);
   void lose(const std::string& why);
+  std::string problem();
   void send(char kind, const std::string& text = {});
   void wake() const;
 
@@ -55,8 +56,9 @@ class Pulse {
   std::mutex mutex_; // for the fields below, and sending
   std::condition_variable changed_;
   bool failed_ = false, ends_ = false;
-  std::string why_;  // a rank was lost
-  size_t ended_ = 0; // peers
+  std::string why_;    // a rank was lost
+  size_t ended_ = 0;   // peers
+  std::mutex watched_; // for the next two, and their calls
   Communicator* ranks_ = nullptr;
   std::function<std::string()> problem_;
   std::function<void(const std::string&)> lost_; // null afterwards; the thread's

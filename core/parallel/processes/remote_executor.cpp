@@ -1,31 +1,12 @@
-// Rank 0's side of a rank in another process, and that rank's.
-#include "core/error.h"
+// Rank 0's side of a rank in another process.
+#include "core/parallel/processes/commands.h"
 #include "core/parallel/processes/processes.h"
 #include "core/sampler.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace ridge::core {
 namespace {
-
-enum class Command : uint8_t {
-  forward,
-  copy_cache,
-  mark_state,
-  restore_mark,
-  save_state,
-  load_state,
-  save_blocks,
-  load_blocks,
-  set_adapters,
-  start_decoding,
-  next_token,
-  decode_guesses,
-  chosen_tokens,
-  time_decode,
-  profile
-};
 
 // Goes in one piece: many small ones cost a call each.
 class Message {
@@ -60,82 +41,57 @@ class Message {
   std::vector<std::byte> bytes_;
 };
 
-template <typename T>
-std::vector<T> receive_list(Connection& from) {
-  constexpr uint64_t kMax = uint64_t{1} << 40; // bytes
-  const auto count = from.receive_value<uint64_t>();
-  if (count > kMax / sizeof(T)) throw_error("rank 0 sends a list of {} elements", count);
-  std::vector<T> list(count);
-  from.receive_values(std::span(list));
-  return list;
-}
-
-struct ReceivedBatch {
-  std::vector<int32_t> tokens, positions, streams, outputs;
-  std::vector<float> input, rows;
-  std::vector<int32_t> axes, block_ends;
-
-  explicit ReceivedBatch(Connection& from) {
-    for (auto* list : {&tokens, &positions, &streams, &outputs}) *list = receive_list<int32_t>(from);
-    for (auto* list : {&input, &rows}) *list = receive_list<float>(from);
-    for (auto* list : {&axes, &block_ends}) *list = receive_list<int32_t>(from);
-  }
-  Batch view() const {
-    Batch batch{tokens, positions, streams, outputs, input};
-    batch.rows = rows;
-    batch.axes = axes;
-    batch.block_ends = block_ends;
-    return batch;
-  }
-};
-
-// The parameters that executors sample by, and what a sampler remembers.
-struct SamplerFacts {
-  float temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
-  int32_t top_k, repeat_last_n, min_keep;
-  uint64_t seed, draws, oldest;
-};
-
 void add_sampler(Message& message, const Sampler& sampler) {
   const SamplerParams& p = sampler.params();
   const Sampler::Recent recent = sampler.recent();
+  std::vector<TokenCount> counts;
+  for (size_t token = 0; token < recent.counts.size(); ++token)
+    if (recent.counts[token] != 0) counts.push_back({static_cast<int32_t>(token), recent.counts[token]});
   message.add(SamplerFacts{p.temp, p.top_p, p.min_p, p.repeat_penalty, p.presence_penalty, p.frequency_penalty, p.top_k,
-                           p.repeat_last_n, p.min_keep, sampler.seed(), sampler.draws(), recent.oldest});
-  message.add_list(recent.counts).add_list(recent.ring);
+                           p.repeat_last_n, p.min_keep, sampler.seed(), sampler.draws(), recent.oldest,
+                           recent.counts.size()});
+  message.add_list(std::span<const TokenCount>(counts)).add_list(recent.ring);
 }
-
-Sampler receive_sampler(Connection& from) {
-  const auto facts = from.receive_value<SamplerFacts>();
-  const auto counts = receive_list<int32_t>(from), ring = receive_list<int32_t>(from);
-  SamplerParams p;
-  p.temp = facts.temp, p.top_p = facts.top_p, p.min_p = facts.min_p;
-  p.repeat_penalty = facts.repeat_penalty, p.presence_penalty = facts.presence_penalty;
-  p.frequency_penalty = facts.frequency_penalty, p.top_k = facts.top_k, p.repeat_last_n = facts.repeat_last_n;
-  p.min_keep = facts.min_keep, p.seed = static_cast<int64_t>(facts.seed);
-  Sampler sampler(p, std::ssize(counts));
-  sampler.restore({counts, ring, facts.oldest}, facts.draws);
-  return sampler;
-}
-
-struct Facts {
-  int64_t saved_floats, block_bytes;
-  double memory_bytes;
-  bool can_choose;
-};
 
 class RemoteExecutor final : public Executor {
  public:
   RemoteExecutor(std::shared_ptr<Connection> commands, const ExecutorConfig& config)
       : commands_(std::move(commands)), config_(config) {
     finish();
-    facts_ = commands_->receive_value<Facts>();
+    facts_ = commands_->receive_value<RankFigures>();
   }
   ~RemoteExecutor() override { commands_->close(); }
 
-  void forward(const Batch& batch) override { run(Message(Command::forward).add_batch(batch)); }
-  std::span<const float> logits(int64_t) override { throw std::logic_error("logits are the first rank's"); }
+  void forward(const Batch& batch) override {
+    run(Message(Command::forward).add_batch(batch));
+    logits_.clear();
+    outputs_ = std::ssize(batch.outputs);
+  }
+  std::span<const float> logits(int64_t i) override {
+    if (i < 0 || i >= outputs_) throw std::logic_error("logits that the last forward() was not asked for");
+    if (logits_.empty()) receive_rows(outputs_, logits_);
+    const auto width = logits_.size() / static_cast<size_t>(outputs_);
+    return std::span<const float>(logits_).subspan(static_cast<size_t>(i) * width, width);
+  }
+  std::shared_ptr<const float> copy_result_rows(int64_t count) override {
+    const auto rows = std::make_shared<std::vector<float>>();
+    receive_rows(count, *rows);
+    return {rows, rows->data()};
+  }
 
   bool can_choose(const SamplerParams&) const override { return facts_.can_choose; }
+  std::span<const int32_t> choose(std::span<const Sampler* const> samplers) override {
+    Message message(Command::choose);
+    message.add(static_cast<uint64_t>(samplers.size()));
+    for (const Sampler* sampler : samplers) {
+      message.add(static_cast<uint8_t>(sampler != nullptr));
+      if (sampler) add_sampler(message, *sampler);
+    }
+    run(message);
+    chosen_.resize(samplers.size());
+    commands_->receive_values(std::span(chosen_));
+    return chosen_;
+  }
   bool start_decoding(const Sampler& sampler, int32_t position, int32_t stream) override {
     Message message(Command::start_decoding);
     add_sampler(message.add(position).add(stream), sampler);
@@ -199,130 +155,28 @@ class RemoteExecutor final : public Executor {
     commands_->send(message.bytes());
     finish();
   }
+  void receive_rows(int64_t count, std::vector<float>& rows) {
+    run(Message(Command::result_rows).add(count));
+    rows = receive_list<float>(*commands_);
+    if (rows.empty() || std::ssize(rows) % count != 0)
+      throw_error("a rank sends {} floats for {} rows", rows.size(), count);
+  }
   void finish() {
     if (const std::string problem = commands_->receive_text(); !problem.empty()) throw Error(problem);
   }
 
   const std::shared_ptr<Connection> commands_;
   const ExecutorConfig config_;
-  Facts facts_ = {};
+  RankFigures facts_ = {};
+  int64_t outputs_ = 0;
+  std::vector<float> logits_; // of all outputs, once asked for
+  std::vector<int32_t> chosen_;
 };
-
-void run_command(Executor& executor, Connection& from) {
-  std::vector<float> state;
-  std::vector<std::byte> bytes;
-  std::vector<std::byte*> blocks;
-  const auto command = from.receive_value<Command>();
-  const auto receive_blocks = [&] {
-    const auto count = from.receive_value<uint64_t>();
-    const auto each = static_cast<size_t>(executor.block_bytes());
-    if (count > static_cast<uint64_t>(executor.config().context)) throw_error("rank 0 asks for {} blocks", count);
-    bytes.resize(count * each);
-    for (size_t i = 0; i < count; ++i) blocks.push_back(bytes.data() + i * each);
-  };
-  std::string problem;
-  const auto run = [&](auto&& work) {
-    try {
-      work();
-    } catch (const std::exception& error) {
-      problem = error.what();
-    }
-  };
-  switch (command) {
-  case Command::forward: {
-    const ReceivedBatch batch(from);
-    run([&] { executor.forward(batch.view()); });
-    break;
-  }
-  case Command::profile: {
-    const auto repetitions = from.receive_value<int>();
-    const ReceivedBatch batch(from);
-    run([&] { executor.profile(batch.view(), repetitions); });
-    break;
-  }
-  case Command::time_decode: {
-    const auto position = from.receive_value<int64_t>(), streams = from.receive_value<int64_t>();
-    const auto repetitions = from.receive_value<int>();
-    run([&] { executor.time_decode(position, streams, repetitions); });
-    break;
-  }
-  case Command::start_decoding: {
-    const auto position = from.receive_value<int32_t>(), stream = from.receive_value<int32_t>();
-    const Sampler sampler = receive_sampler(from);
-    run([&] { executor.start_decoding(sampler, position, stream); });
-    break;
-  }
-  case Command::next_token: {
-    const bool ahead = from.receive_value<uint8_t>() != 0;
-    run([&] { executor.next_token(ahead); });
-    break;
-  }
-  case Command::decode_guesses: {
-    const auto guesses = from.receive_value<int64_t>();
-    const auto position = from.receive_value<int32_t>();
-    const auto tokens = receive_list<int32_t>(from);
-    run([&] { executor.decode_guesses(tokens, guesses, position); });
-    break;
-  }
-  case Command::chosen_tokens: run([&] { executor.chosen_tokens(); }); break;
-  case Command::copy_cache: {
-    const auto source = from.receive_value<int32_t>(), to = from.receive_value<int32_t>();
-    const auto tokens = from.receive_value<int64_t>();
-    run([&] { executor.copy_cache(source, to, tokens); });
-    break;
-  }
-  case Command::set_adapters: {
-    const auto stream = from.receive_value<int32_t>();
-    const auto uses = receive_list<AdapterUse>(from);
-    run([&] { executor.set_adapters(stream, uses); });
-    break;
-  }
-  case Command::mark_state: {
-    const auto stream = from.receive_value<int32_t>();
-    run([&] { executor.mark_state(stream); });
-    break;
-  }
-  case Command::restore_mark: run([&] { executor.restore_mark(); }); break;
-  case Command::save_state:
-  case Command::load_state: {
-    const auto stream = from.receive_value<int32_t>();
-    const auto position = from.receive_value<int64_t>();
-    const bool loads = command == Command::load_state;
-    state = loads ? receive_list<float>(from) : std::vector<float>(executor.saved_floats());
-    run([&] { loads ? executor.load_state(stream, state, position) : executor.save_state(stream, state, position); });
-    break;
-  }
-  case Command::save_blocks:
-  case Command::load_blocks: {
-    const auto stream = from.receive_value<int32_t>();
-    const auto first = from.receive_value<int64_t>();
-    receive_blocks();
-    if (command == Command::load_blocks) from.receive(bytes);
-    run([&] {
-      if (command == Command::save_blocks) return executor.save_blocks(stream, first, blocks);
-      executor.load_blocks(stream, first, std::vector<const std::byte*>(blocks.begin(), blocks.end()));
-    });
-    break;
-  }
-  default: throw_error("rank 0 sends command {}, which there is not", static_cast<int>(command));
-  }
-  from.send_text(problem);
-  if (!problem.empty()) return;
-  if (command == Command::save_state) from.send_values(std::span<const float>(state));
-  if (command == Command::save_blocks) from.send(bytes);
-}
 
 } // namespace
 
 std::unique_ptr<Executor> make_remote_executor(std::shared_ptr<Connection> commands, const ExecutorConfig& config) {
   return std::make_unique<RemoteExecutor>(std::move(commands), config);
-}
-
-void serve_rank(Executor& executor, Connection& commands) {
-  commands.send_text(""); // ready
-  commands.send_value(
-      Facts{executor.saved_floats(), executor.block_bytes(), executor.memory_bytes(), executor.can_choose({})});
-  while (commands.wait()) run_command(executor, commands);
 }
 
 } // namespace ridge::core

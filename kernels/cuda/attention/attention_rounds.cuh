@@ -183,7 +183,7 @@ class AttentionOutputs {
     __syncthreads();
     const int lanes = block_.width.get() / 4;
     for (int i = threadIdx.x; i < block_.rows * lanes; i += kAttentionThreads)
-      store_latest(block_.result(i / lanes) + i % lanes * 4, rotated_quad(reinterpret_cast<const float4*>(staged)[i]));
+      block_.store_result(i / lanes, i % lanes * 4, rotated_quad(reinterpret_cast<const float4*>(staged)[i]));
   }
   // Writes results, to `staged` if given; if the tile is split, to the scratch.
   __device__ __forceinline__ void write(const Running& running, float* staged) const {
@@ -205,11 +205,16 @@ class AttentionOutputs {
 #pragma unroll
         for (int j = 0; j < kColumnTiles; ++j) {
           if (!b.width.has(first_column + 16 * j)) continue;
-          store_latest(to + 16 * j, running.out[n][j][k] * by);
-          store_latest(to + 16 * j + 8, running.out[n][j][2 + k] * by);
+          const float low = running.out[n][j][k] * by, high = running.out[n][j][2 + k] * by;
+          if (staged) { // in shared memory
+            to[16 * j] = low, to[16 * j + 8] = high;
+            continue;
+          }
+          store_latest(to + 16 * j, low);
+          store_latest(to + 16 * j + 8, high);
           if (b.args.out_half && b.used_splits == 1) {
-            *b.half_result(row, first_column + b.g + 16 * j) = __float2half_rn(running.out[n][j][k] * by);
-            *b.half_result(row, first_column + b.g + 16 * j + 8) = __float2half_rn(running.out[n][j][2 + k] * by);
+            *b.half_result(row, first_column + b.g + 16 * j) = __float2half_rn(low);
+            *b.half_result(row, first_column + b.g + 16 * j + 8) = __float2half_rn(high);
           }
         }
       }

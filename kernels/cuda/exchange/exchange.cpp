@@ -191,7 +191,7 @@ class ProcessPacketLink final : public PacketLink {
       shared_->mailboxes[rank] = shared_->mailbox_at(shared_->opened[rank].data());
     }
   }
-  std::unique_ptr<core::Communicator> connect(std::unique_ptr<core::Communicator>&& host) override {
+  std::unique_ptr<core::Communicator> connect(std::unique_ptr<core::Communicator> host) override {
     return std::make_unique<ExchangeRank>(shared_, std::move(host), device_);
   }
 

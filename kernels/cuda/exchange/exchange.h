@@ -33,7 +33,7 @@ class PacketLink {
   // The handles of all ranks. Throws Error if a mailbox is out of reach.
   virtual void open(std::span<const std::vector<std::byte>> handles) = 0;
   // Small values and failures go through `host`. Call once all ranks have opened all.
-  virtual std::unique_ptr<core::Communicator> connect(std::unique_ptr<core::Communicator>&& host) = 0;
+  virtual std::unique_ptr<core::Communicator> connect(std::unique_ptr<core::Communicator> host) = 0;
 };
 std::unique_ptr<PacketLink> make_packet_link(int device, int rank, int ranks, int64_t most_floats);
 
@@ -41,6 +41,10 @@ std::unique_ptr<PacketLink> make_packet_link(int device, int rank, int ranks, in
 // for those made by PacketLink.
 inline constexpr double kPatienceSeconds = 7;
 std::string late_rank(const core::Communicator& communicator);
+
+// Seconds of one of `sums` sums of `floats` values, one after another, over ranks that exchange packets or by NCCL. All
+// ranks call it at once.
+double time_sums(const core::Communicator& ranks, int device, int64_t floats, int sums);
 
 // Joins of up to kPacketFloats and sums of up to kPacketSumFloats go as packets; larger joins in kJoinedPieces, sums in
 // pieces of kPieceFloats. One sum of 32,768 floats on two and four H200: 4.1 and 6.2 us by packets, 4.2 and 5.5 by

@@ -110,7 +110,7 @@ void NcclRank::exchange(const ExchangeArgs& args, cudaStream_t stream) const {
   sum(link_->communicator, args.is_all_gather ? args.out : args.x, args.out, floats, stream);
 }
 
-std::unique_ptr<core::Communicator> make_nccl_communicator(std::unique_ptr<core::Communicator>&& host, int device,
+std::unique_ptr<core::Communicator> make_nccl_communicator(std::unique_ptr<core::Communicator> host, int device,
                                                            const NcclId& id) {
   const auto link = std::make_shared<NcclRank::Link>();
   link->device = device;

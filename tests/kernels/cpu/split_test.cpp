@@ -1,10 +1,8 @@
 // A Program cut at any layer equals the whole.
 #include "core/split.h"
 
-#include "core/error.h"
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
-#include "support/executor_runs.h"
 #include "support/numerics.h"
 #include "support/random_program.h"
 #include "support/temporary_folder.h"
@@ -75,24 +73,6 @@ void check_all_cuts(const core::Program& program) {
   }
 }
 
-// Fails on request at a prompt's second piece.
-class Stage final : public core::Executor {
- public:
-  Stage(std::unique_ptr<core::Executor> inner, const bool* fails) : inner_(std::move(inner)), fails_(fails) {}
-  void forward(const core::Batch& batch) override {
-    if (fails_ && *fails_ && batch.positions[0] > 0) throw Error("stage 1 is gone");
-    inner_->forward(batch);
-  }
-  std::span<const float> logits(int64_t i) override { return inner_->logits(i); }
-  const core::ExecutorConfig& config() const override { return inner_->config(); }
-  std::string_view description() const override { return inner_->description(); }
-  double memory_bytes() const override { return inner_->memory_bytes(); }
-
- private:
-  const std::unique_ptr<core::Executor> inner_;
-  const bool* const fails_;
-};
-
 } // namespace
 
 TEST_CASE("a Program split at any layer gives the same logits, bit for bit, dense and with experts") {
@@ -136,42 +116,80 @@ TEST_CASE("a pipeline of stages gives the same logits, bit for bit, and no more 
                   Error);
 }
 
-TEST_CASE("stages that run at the same time give the same logits, and the error of the one that failed") {
+namespace {
+
+// Fails at its second batch of the first evaluation.
+class Failing final : public core::Executor {
+ public:
+  Failing(std::unique_ptr<core::Executor> inner, int fails_at) : inner_(std::move(inner)), left_(fails_at) {}
+  void forward(const core::Batch& batch) override {
+    if (--left_ == 0) throw Error("the stage is gone");
+    inner_->forward(batch);
+  }
+  std::span<const float> logits(int64_t i) override { return inner_->logits(i); }
+  const core::ExecutorConfig& config() const override { return inner_->config(); }
+  std::string_view description() const override { return inner_->description(); }
+  double memory_bytes() const override { return inner_->memory_bytes(); }
+
+ private:
+  const std::unique_ptr<core::Executor> inner_;
+  int left_;
+};
+
+// 900 tokens of two streams, some with logits.
+std::vector<float> logits_of_long_batch(core::Executor& executor, int64_t vocab) {
+  std::vector<int32_t> tokens, positions, streams;
+  for (int32_t i = 0; i < 900; ++i) {
+    tokens.push_back(static_cast<int32_t>((11 * i + 5) % vocab));
+    positions.push_back(i < 400 ? i : i - 400);
+    streams.push_back(i < 400 ? 0 : 1);
+  }
+  const std::vector<int32_t> outputs = {2, 399, 400, 800, 899};
+  executor.forward({tokens, positions, streams, outputs});
+  std::vector<float> logits;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::span<const float> row = executor.logits(static_cast<int64_t>(i));
+    logits.insert(logits.end(), row.begin(), row.end());
+  }
+  CHECK_THROWS_AS(executor.logits(std::ssize(outputs)), std::logic_error);
+  return logits;
+}
+
+} // namespace
+
+TEST_CASE("stages work at pieces of a long batch at once, and give the same logits, bit for bit") {
   RandomProgram model(tests::fresh_seed());
   RandomProgram::Shape shape;
   shape.layers = 4;
   model.transformer(shape, Type::Q8_0, Type::Q6_K);
-  core::ExecutorConfig own = config(false);
-  own.context = own.max_batch = 1400;
-  own.streams = 2;
+  core::ExecutorConfig own = config(true);
+  own.context = 1024;
+  own.max_batch = 1000;
+  own.max_outputs = 8;
   own.threads = 1;
-  tests::Steps steps = tests::consecutive(model, 0, 700);
-  const tests::Steps other = tests::consecutive(model, 0, 690);
-  steps.tokens.insert(steps.tokens.end(), other.tokens.begin(), other.tokens.end());
-  steps.positions.insert(steps.positions.end(), other.positions.begin(), other.positions.end());
-  steps.streams.assign(700, 0);
-  steps.streams.resize(steps.tokens.size(), 1);
-  const auto whole = kernels::cpu::make_cpu_executor(model.program, own);
-  for (const int stages : {2, 3}) {
+  const std::vector<float> expected =
+      logits_of_long_batch(*kernels::cpu::make_cpu_executor(model.program, own), model.program.vocab);
+  for (int stages = 2; stages <= 4; ++stages) {
     CAPTURE(stages);
-    bool fails = false;
     const auto executor = core::make_pipeline_executor(
-        model.program, own, stages,
-        [&](const core::Program& part, const core::ExecutorConfig& config, int stage) {
-          return std::make_unique<Stage>(kernels::cpu::make_cpu_executor(part, config), stage == 1 ? &fails : nullptr);
-        },
-        true);
-    for (const std::vector<int32_t>& outputs : {std::vector<int32_t>{1389}, {1380, 1389}, {699, 1389}, {}}) {
-      steps.outputs = outputs;
-      CHECK(tests::run(*executor, steps) == tests::run(*whole, steps));
-    }
-    fails = true;
-    CHECK_THROWS_WITH_AS(executor->forward(steps.batch()), "stage 1 is gone", Error);
-    fails = false;
-    CHECK(tests::run(*executor, steps) == tests::run(*whole, steps));
-    steps.positions.back() = 1400; // of the last piece: nothing runs
-    CHECK_THROWS_AS(executor->forward(steps.batch()), Error);
-    steps.positions.back() = 689;
+        model.program, own, stages, [](const core::Program& part, const core::ExecutorConfig& config, int) {
+          return kernels::cpu::make_cpu_executor(part, config);
+        });
+    CHECK(logits_of_long_batch(*executor, model.program.vocab) == expected);
+    CHECK(logits_of_long_batch(*executor, model.program.vocab) == expected);
+  }
+  for (int broken = 0; broken < 3; ++broken) {
+    CAPTURE(broken);
+    const auto executor =
+        core::make_pipeline_executor(model.program, own, 3,
+                                     [&](const core::Program& part, const core::ExecutorConfig& config,
+                                         int stage) -> std::unique_ptr<core::Executor> {
+                                       auto made = kernels::cpu::make_cpu_executor(part, config);
+                                       if (stage != broken) return made;
+                                       return std::make_unique<Failing>(std::move(made), 2);
+                                     });
+    CHECK_THROWS_WITH_AS(logits_of_long_batch(*executor, model.program.vocab), "the stage is gone", Error);
+    CHECK(logits_of_long_batch(*executor, model.program.vocab) == expected);
   }
 }
 

@@ -28,6 +28,13 @@ apt=(-qq -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o APT::Sandbo
 echo "sysroot: ${#packages[@]} packages for arm64" >&2
 apt-get "${apt[@]}" update
 (cd "$folder/packages" && apt-get "${apt[@]}" download "${packages[@]}")
-for package in "$folder"/packages/*.deb; do dpkg-deb --extract "$package" "$folder"; done
+mkdir -p "$folder/libraries" # as libraries.sh, for licences.sh
+for file in "$folder"/packages/*.deb; do
+  dpkg-deb --extract "$file" "$folder"
+  package=$(dpkg-deb --field "$file" Package)
+  [ -f "$folder/usr/share/doc/$package/copyright" ] || continue # another package's
+  dpkg-deb --field "$file" Version >"$folder/libraries/version.$package"
+  cp "$folder/usr/share/doc/$package/copyright" "$folder/libraries/copyright.$package"
+done
 rm -rf "$folder/packages" "$folder/lists"
 echo "$list" >"$folder/complete"

@@ -10,6 +10,7 @@
 #include "kernels/cpu/formats/unpack-inl.h"
 #include "kernels/cpu/formats/unpack_avx2-inl.h"
 #include "kernels/cpu/formats/unpack_codebook-inl.h"
+#include "kernels/cpu/formats/unpack_codebook_neon-inl.h"
 #include "kernels/cpu/formats/unpack_neon-inl.h"
 #include "kernels/cpu/formats/unpack_planar-inl.h"
 #include "kernels/cpu/formats/unpack_wide-inl.h"

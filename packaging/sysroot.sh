@@ -36,5 +36,7 @@ for file in "$folder"/packages/*.deb; do
   dpkg-deb --field "$file" Version >"$folder/libraries/version.$package"
   cp "$folder/usr/share/doc/$package/copyright" "$folder/libraries/copyright.$package"
 done
+# The cross compiler looks for Debian's headers by architecture in its own folder only.
+cp -r "$folder/usr/include/aarch64-linux-gnu/." "$folder/usr/include"
 rm -rf "$folder/packages" "$folder/lists"
 echo "$list" >"$folder/complete"

@@ -16,7 +16,7 @@ namespace ridge::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
 // The sums fill the registers.
-inline constexpr int kTileTokens = RIDGE_WIDE ? 6 : RIDGE_NEON ? 4 : 2;
+inline constexpr int kTileTokens = RIDGE_WIDE ? 6 : kManyRegisters ? 4 : 2, kWideTileTokens = kManyRegisters ? 4 : 1;
 
 template <int kTokens>
 HWY_INLINE void load_sums(const float* sums, bool begins, VF (&total)[2][kTokens]) {

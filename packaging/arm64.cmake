@@ -1,6 +1,7 @@
 # Toolchain: Debian's cross compiler for arm64, with the libraries of packaging/sysroot.sh; qemu-user runs what it builds.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 get_filename_component(sysroot ${CMAKE_CURRENT_LIST_DIR}/../build/arm64-sysroot ABSOLUTE)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)

@@ -116,11 +116,8 @@ HWY_INLINE VF load_bfloat(const uint16_t* p) {
   const hn::Rebind<uint16_t, FloatTag> raw;
   return hn::BitCast(kF, hn::ShiftLeft<16>(hn::PromoteTo(kI, hn::LoadU(raw, p))));
 }
-HWY_INLINE VF load_levels(const uint8_t* p, bool upper, const float (&levels)[16], float d) {
-  const hn::Rebind<uint8_t, FloatTag> byte;
-  const VI bytes = hn::PromoteTo(kI, hn::LoadU(byte, p));
-  const VI code = upper ? hn::ShiftRight<4>(bytes) : hn::And(bytes, hn::Set(kI, 15));
-  const VF scale = hn::Set(kF, d);
+// levels[code] * scale
+HWY_INLINE VF look_up(const float (&levels)[16], VI code, VF scale) {
   if constexpr (kLanes == 16)
     return hn::TableLookupLanes(hn::Mul(scale, hn::LoadU(kF, levels)), hn::IndicesFromVec(kF, code));
 #if RIDGE_NEON
@@ -136,6 +133,11 @@ HWY_INLINE VF load_levels(const uint8_t* p, bool upper, const float (&levels)[16
                           hn::TableLookupLanes(hn::Mul(scale, hn::LoadU(kF, levels)), place));
   }
   return hn::Mul(scale, hn::GatherIndex(kF, levels, code));
+}
+HWY_INLINE VF load_levels(const uint8_t* p, bool upper, const float (&levels)[16], float d) {
+  const hn::Rebind<uint8_t, FloatTag> byte;
+  const VI bytes = hn::PromoteTo(kI, hn::LoadU(byte, p));
+  return look_up(levels, upper ? hn::ShiftRight<4>(bytes) : hn::And(bytes, hn::Set(kI, 15)), hn::Set(kF, d));
 }
 HWY_INLINE VF load_e4m3(const uint8_t* p, float d) {
   const hn::Rebind<uint8_t, FloatTag> byte;

@@ -14,7 +14,7 @@
 
 #include <cstring>
 
-// WIDE: 512-bit unpackers exist. NEON: of arm64.
+// RIDGE_WIDE: 512-bit unpackers exist. RIDGE_NEON: arm64.
 #undef RIDGE_WIDE
 #undef RIDGE_NEON
 #if HWY_TARGET == HWY_NEON

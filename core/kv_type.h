@@ -12,7 +12,7 @@ namespace ridge::core {
 enum class KvType : uint8_t { f16, f32, q8_0, bf16, q5_1, q5_0, q4_1, q4_0, iq4_nl };
 
 // 32 elements of a head share a scale and, in some types, a minimum. Types of 4 and 5 bits hold rotated heads
-// (core/kv_rotation.h).
+// (core/host_device/kv_rotation.h).
 inline constexpr int64_t kKvBlock = 32;
 
 struct KvFormat {

@@ -42,11 +42,13 @@ struct Finding {
 
 // /proc/cpuinfo flags that select kernels.
 std::string vector_features() {
-  std::istringstream flags(engine::proc_field("/proc/cpuinfo", "flags"));
+  std::istringstream flags(engine::proc_field("/proc/cpuinfo", "flags") +
+                           engine::proc_field("/proc/cpuinfo", "Features")); // the one is x86's, the other arm64's
   std::vector<std::string> found;
   for (std::string flag; flags >> flag;)
     if (flag == "avx2" || flag == "fma" || flag == "f16c" || flag == "avx512f" || flag == "avx512_vnni" ||
-        flag == "avx512_bf16" || flag == "avx_vnni" || flag == "amx_int8")
+        flag == "avx512_bf16" || flag == "avx_vnni" || flag == "amx_int8" || flag == "asimd" || flag == "asimddp" ||
+        flag == "i8mm")
       found.push_back(flag);
   return found.empty() ? "baseline only" : fmt::format("{}", fmt::join(found, " "));
 }
@@ -225,8 +227,7 @@ struct DoctorCommand {
     std::vector<Finding> findings = {
         {"ridge", true, "version " RIDGE_VERSION, ""},
         {"CPU", true,
-         fmt::format("{}, {} cores, {}", engine::proc_field("/proc/cpuinfo", "model name"),
-                     std::thread::hardware_concurrency(), vector_features()),
+         fmt::format("{}, {} cores, {}", engine::cpu_name(), std::thread::hardware_concurrency(), vector_features()),
          ""},
         {"CPU kernels", true, std::string(kernels::cpu::instruction_set()), ""},
         {"CPU threads", true, chosen_threads(kernels::cpu::processors()), ""},

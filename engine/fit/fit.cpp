@@ -349,24 +349,32 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
 
 // A smaller cache with room for the whole context, or nothing.
 static std::string smaller_cache(const core::Program& program, const Fit& fit) {
-  // Mean divergence from f32 caches, in nats per token (docs/models.md#types-of-kv-caches).
-  constexpr std::pair<core::KvType, double> kTypes[] = {
-      {core::KvType::q8_0, 0.0005}, {core::KvType::q5_1, 0.009}, {core::KvType::q4_0, 0.05}};
+  // With the mean divergence from f32 caches, in nats per token (docs/models.md#types-of-kv-caches).
+  struct Offer {
+    core::KvType keys, values;
+    double nats;
+  };
+  using enum core::KvType;
+  constexpr Offer kOffers[] = {{q8_0, q8_0, 0.0005}, {q8_0, q4_0, 0.005}, {q4_0, q4_0, 0.05}};
   if (!fit.ranks.empty()) return "";
   core::ExecutorConfig config = fit.config;
-  for (const auto& [type, nats] : kTypes) {
-    if (core::bytes_per_element(type) >= core::bytes_per_element(fit.config.k_type)) continue;
-    config.k_type = config.v_type = type;
+  const auto element_bytes = [&] {
+    return core::bytes_per_element(config.k_type) + core::bytes_per_element(config.v_type);
+  };
+  const double now = element_bytes();
+  for (const Offer& offer : kOffers) {
+    config.k_type = offer.keys, config.v_type = offer.values;
+    if (element_bytes() >= now) continue;
     try {
       core::check_cache_types(program, config);
     } catch (const Error&) {
-      continue; // heads of other sizes
+      return ""; // heads of other sizes
     }
     const Room& left = fit.heads.left;
-    const Places places = find_places(program, config, left, {});
-    if (left.cpu >= 0 && fits_in(program, config, places, left, {}))
-      return fmt::format("; -ctk {0} -ctv {0} has room for -c {1} and costs about {2} nats a token",
-                         core::format_of(type).name, config.context, nats);
+    if (left.cpu >= 0 && fits_in(program, config, find_places(program, config, left, {}), left, {}))
+      return fmt::format("; -ctk {} -ctv {} has room for -c {} and costs about {} nats a token",
+                         core::format_of(offer.keys).name, core::format_of(offer.values).name, config.context,
+                         offer.nats);
   }
   return "";
 }

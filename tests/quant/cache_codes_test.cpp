@@ -1,6 +1,6 @@
 #include "quant/cache_codes.h"
 
-#include "core/kv_rotation.h"
+#include "core/host_device/kv_rotation.h"
 
 #include <doctest/doctest.h>
 

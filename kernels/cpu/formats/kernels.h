@@ -45,9 +45,10 @@ struct QuantizedRow {
   float* floats(int64_t i) const { return reinterpret_cast<float*>(data + cols + i * (cols / 4)); } // [cols / 16]
 };
 
-// Transposed: a vector holds four consecutive weights of each of 16 rows.
+// Transposed: a vector holds four consecutive weights of each of its rows; for ByteDots::i8mm eight, so that rows of
+// `code` come in pairs.
 struct alignas(64) CodePanel {
-  uint8_t code[kCodePanelCols / 4][kPanelRows][4]; // code + 128
+  uint8_t code[kCodePanelCols / 4][kPanelRows][4]; // code + 128; on arm64 signed
   float scale[kCodePanelCols / 16][kPanelRows];    // per 16 or 32 columns
   float offset[kCodePanelCols / 16][kPanelRows];
 };

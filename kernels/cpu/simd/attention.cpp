@@ -21,8 +21,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
-inline constexpr int kScoreRows = RIDGE_WIDE ? 8 : 4;
-inline constexpr int kValueRows = RIDGE_WIDE ? 4 : 2;
+inline constexpr int kScoreRows = kManyRegisters ? 8 : 4;
+inline constexpr int kValueRows = kManyRegisters ? 4 : 2;
 inline constexpr int kValueVectors = 4;
 inline constexpr int kLatentRows = 4;
 static_assert(kPositionTile >= 2 * kLanes && kAttentionBlock % kPositionTile == 0);

@@ -7,7 +7,7 @@
 #endif
 
 #include "core/half.h"
-#include "core/kv_rotation.h"
+#include "core/host_device/kv_rotation.h"
 #include "kernels/cpu/formats/simd-inl.h"
 #include "quant/cache_codes.h"
 

@@ -198,7 +198,7 @@ struct Rows<kDim, true, kRagged> {
   }
 };
 
-// Rotates 32 elements (core/kv_rotation.h) of neighbouring lanes, kEach consecutive ones in each.
+// Rotates 32 elements (core/host_device/kv_rotation.h) of neighbouring lanes, kEach consecutive ones in each.
 template <int kEach>
 __device__ __forceinline__ void rotate_lanes(float (&x)[kEach]) {
 #pragma unroll

@@ -82,7 +82,7 @@ class StepCopy {
   uint32_t scales_[kCodes ? kEach : 1];
 };
 
-// Rotates a row's outputs (core/kv_rotation.h): a lane has columns 8 j + 2 (lane % 4) and the next.
+// Rotates a row's outputs (core/host_device/kv_rotation.h): a lane has columns 8 j + 2 (lane % 4) and the next.
 template <int kTiles>
 __device__ __forceinline__ void rotate_outputs(float (&out)[kTiles][4], int half) {
 #pragma unroll

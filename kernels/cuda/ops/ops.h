@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/host_device.h"
-#include "core/kv_rotation.h"
+#include "core/host_device/kv_rotation.h"
 #include "core/ops.h"
 #include "kernels/cuda/products/half_layout.h"
 #include "kernels/cuda/products/scratch_sizes.h"

@@ -49,8 +49,8 @@ inline std::vector<std::string> share_of(std::vector<std::string> names, int64_t
 // Whether head widths are whole blocks of the cache type.
 inline bool has_cache_of(const core::Program& program, core::KvType type) {
   return !core::has_blocks(type) || std::ranges::all_of(program.kv_layers, [](const core::KvLayer& layer) {
-           return layer.k_dim % core::kKvBlock == 0 && layer.v_dim % core::kKvBlock == 0;
-         });
+    return layer.k_dim % core::kKvBlock == 0 && layer.v_dim % core::kKvBlock == 0;
+  });
 }
 
 inline void run_pieces(core::Executor& executor, std::span<const int32_t> ids, size_t first, size_t last, size_t size,

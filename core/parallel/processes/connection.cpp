@@ -39,7 +39,7 @@ void Connection::close(const std::string& why) {
 
 void Connection::gone() const {
   const std::scoped_lock lock(mutex_);
-  throw Error(why_.empty() ? fmt::format("lost the connection to {}", peer_) : why_);
+  throw Error(why_.empty() ? fmt::format("{} is gone", peer_) : why_);
 }
 
 void Connection::send(std::span<const std::byte> bytes) {

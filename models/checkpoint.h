@@ -76,6 +76,7 @@ enum class Kind : uint8_t {
   flag,
   counts,
   flags, // likewise; "a = word" tests each entry
+  reals, // null: 0
 };
 
 // A GGUF hyperparameter and its source in config.json.
@@ -111,6 +112,9 @@ struct LayerKeys {
   bool ffn_widths = false;       // feed_forward_length: 0 without feed-forward
   bool windows = false;          // attention.sliding_window and its pattern
   bool rope_pattern = false;     // attention.rope_pattern: rope base is not 0
+  // attention.head_count and attention.head_count_kv of layers with a window, if other than the rest's: FieldRule
+  // expressions, the first that exists.
+  std::array<std::string_view, 2> sliding_heads = {}, sliding_kv_heads = {};
   // Gemma 4: layers without a window have other heads; the last layers reuse caches and may have a doubled feed-forward
   // width.
   bool two_heads = false;
@@ -132,6 +136,7 @@ struct Checkpoint {
   std::string_view stack = {};           // prefix of "blk.N."
   bool slides_by_default = false;        // sliding_window applies even without use_sliding_window
   double rotated = 1;                    // default partial_rotary_factor
+  bool half_rope = false;                // layers without a window rotate half of rope.dimension_count
   std::array<uint16_t, 4> sections = {}; // default mrope_section
   std::string_view activation = "silu";  // required, if config.json names one; "|" separates alternatives
 };

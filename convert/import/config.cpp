@@ -191,24 +191,30 @@ void set_each(Config& config, gguf::Metadata& metadata, const std::string& key, 
     throw_error("{}: expected a list with an entry for each of {} layers", where, config.layers);
   std::vector<uint32_t> counts;
   std::vector<bool> flags;
+  std::vector<float> reals;
   for (int64_t il = 0; il < config.layers; ++il) {
     const Json& entry = (*list)[il];
     if (equals < rule.fields.size()) {
       flags.push_back(count_equal(entry, rule.fields.substr(equals + 1)) != 0);
-    } else if (entry.is_number_unsigned() && entry.get<uint64_t>() <= static_cast<uint64_t>(kMaxCount)) {
+    } else if (rule.kind == Kind::counts && entry.is_number_unsigned() &&
+               entry.get<uint64_t>() <= static_cast<uint64_t>(kMaxCount)) {
       counts.push_back(entry.get<uint32_t>());
+    } else if (rule.kind == Kind::reals && (entry.is_null() || entry.is_number())) {
+      reals.push_back(entry.is_null() ? 0 : entry.get<float>());
     } else {
-      throw_error("{}: layer {}: expected an integer of 0 to {}", where, il, kMaxCount);
+      throw_error("{}: layer {}: expected {}", where, il,
+                  rule.kind == Kind::reals ? "a number" : fmt::format("an integer of 0 to {}", kMaxCount));
     }
   }
   config.values.emplace(rule.key, 0);
   if (rule.kind == Kind::counts) metadata.set(key, counts);
   if (rule.kind == Kind::flags) metadata.set(key, flags);
+  if (rule.kind == Kind::reals) metadata.set(key, reals);
 }
 
 void set_value(Config& config, gguf::Metadata& metadata, const std::string& prefix, const FieldRule& rule) {
   if (!config.applies(rule.only) || config.values.contains(rule.key)) return;
-  if (rule.kind == Kind::counts || rule.kind == Kind::flags)
+  if (rule.kind == Kind::counts || rule.kind == Kind::flags || rule.kind == Kind::reals)
     return set_each(config, metadata, prefix + std::string(rule.key), rule);
   const std::optional<double> found = config.evaluate(rule.fields);
   if (!found && !rule.absent) return;
@@ -252,7 +258,8 @@ bool lists_dense_blocks(const Json& document) {
 void read_experts(Config& config) {
   const Fields fields = config.fields();
   if (lists_dense_blocks(*config.document)) return;
-  for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"})
+  for (const char* key :
+       {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "moe_num_primary_experts"})
     if (fields.find(key)) {
       config.experts = fields.get_int(key, 0, kMaxExperts);
       return;
@@ -331,7 +338,8 @@ Config read_config(JsonFiles& files, gguf::Metadata& metadata) {
   if (out.experts > 0) {
     set_int("expert_count", out.experts);
     constexpr std::string_view kUsed =
-        "num_experts_per_tok | num_experts_per_token | moe_k | moe_topk.0 | moe_topk | top_k_experts";
+        "num_experts_per_tok | num_experts_per_token | moe_k | moe_topk.0 | moe_topk | top_k_experts | moe_top_k | "
+        "moe_num_active_primary_experts";
     const double used = out.evaluate(kUsed).value_or(0);
     if (!(used >= 1 && used <= static_cast<double>(out.experts) && used == std::floor(used)))
       throw_error("{}: is {}, expected 1 to {}", config.where(kUsed), used, out.experts);

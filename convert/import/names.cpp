@@ -215,7 +215,7 @@ bool is_unused_tensor(std::string_view name) {
   // Image and audio parts; quantization of activations and KV cache.
   constexpr std::string_view kParts[] = {"visual.", "vision_", "vision_tower.", "vision_adapter.", "vision_projection.",
                                          "audio_", "projector.", "patch_embedding", "multi_modal_projector",
-                                         "embed_vision.", "embed_audio.", "connector.", "mlp1.",
+                                         "embed_vision.", "embed_audio.", "connector.", "mlp1.", "patch_merge_mlp.",
                                          // Encoders of sound, and what speaks.
                                          "conformer.", "talker.", "token2wav.", "code2wav.", "depthformer.",
                                          "depth_linear.", "depth_embeddings.", "codebook_offsets",

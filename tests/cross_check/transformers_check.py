@@ -77,6 +77,12 @@ JAMBA = dict(NO_DIM, num_experts=4, num_experts_per_tok=2, mamba_d_state=16, mam
 WHOLE = dict(rope_type="default", rope_theta=1e6, partial_rotary_factor=1.0)
 SIGMOID = dict(moe_intermediate_size=32, num_experts=4, num_experts_per_tok=2)
 FAR = dict(rope_type="default", rope_theta=15000.0)
+STEP = dict(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, share_expert_dim=48, sliding_window=8,
+            moe_router_scaling_factor=1.5, num_sliding_attention_heads=6, mlp_layer_types=["dense"] + ["sparse"] * 3,
+            swiglu_limits=[0.0, None, 0.5, 0.3], swiglu_limits_shared=[0.0, 0.0, 0.4, None],
+            layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+            rope_parameters=dict(full_attention=dict(LLAMA3, partial_rotary_factor=0.5),
+                                 sliding_attention=dict(rope_type="default", rope_theta=500.0)))
 # Model class, configuration class where it is not the model's, fields.
 CASES = [
     ("Llama", "", {}), ("Llama", "", dict(rope_scaling=LLAMA3)), ("Llama", "", dict(rope_scaling=YARN)),
@@ -193,6 +199,16 @@ CASES = [
     ("Mpt", "", dict(MPT, attn_config=dict(alibi=True, clip_qkv=2.0))),
     ("MiniMax", "", dict(MIXTRAL, rms_norm_eps=1e-6, linear_attn_alpha_factor=1.5, full_attn_alpha_factor=1.5,
                          mlp_alpha_factor=1.5, rope_parameters=FAR)),
+    ("MiMoV2Flash", "", dict(SIGMOID, n_routed_experts=4, num_experts=None, v_head_dim=12, sliding_window_size=7,
+                             head_dim=24, norm_topk_prob=True, n_group=2, topk_group=1, routed_scaling_factor=1.5,
+                             layer_types=["full_attention", "sliding_attention"] * 2)),
+    ("Step3p7ForConditionalGeneration", "Step3p7", dict(vision_config=dict(SIGLIP, mlp_ratio=1.0),
+                                                       text_config=STEP)),
+    ("MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3VL",
+     dict(vision_config=SIGLIP, text_config=dict(
+         MIXTRAL, intermediate_size=32, dense_intermediate_size=96, shared_intermediate_size=48, rotary_dim=8,
+         rope_parameters=HALF, index_n_heads=2, index_head_dim=16, index_block_size=4,
+         mlp_layer_types=["dense"] + ["sparse"] * 3, layer_types=["full_attention"] + ["minimax_m3_sparse"] * 3))),
     ("GraniteSWA", "", dict(GRANITE, sliding_window=8, layer_rope_theta=[0, 1e4, 1e4, 0])),
     ("GraniteMoeSWA", "", dict(GRANITE, **MIXTRAL, sliding_window=8, shared_intermediate_size=48)),
 ]

@@ -1,6 +1,8 @@
 #include "convert/import/config.h"
 
+#include "convert/import/eagle.h"
 #include "convert/import/expressions.h"
+#include "convert/import/names.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
 #include "models/hparams.h"
@@ -90,7 +92,12 @@ Json without_talker(const Json& document) {
 
 Json flattened(const Json& whole) {
   const Json document = without_talker(whole);
-  for (const char* key : {"text_config", "llm_config", "lfm"}) {
+  if (is_eagle_config(document) && class_of(document) == "LlamaForCausalLM") {
+    Json head = document;
+    head["architectures"] = {"LlamaForCausalLMEagle3"};
+    return head;
+  }
+  for (const char* key : {"text_config", "llm_config", "lfm", "transformer_layer_config"}) {
     const auto inner = document.find(key);
     if (inner == document.end() || !inner->is_object()) continue;
     Json outer = document;
@@ -185,14 +192,25 @@ void set_each(Config& config, gguf::Metadata& metadata, const std::string& key, 
   const size_t equals = std::min(rule.fields.find('='), rule.fields.size());
   const std::string_view field = trimmed(rule.fields.substr(0, equals));
   const auto list = config.document->find(field);
-  if (list == config.document->end() || !list->is_array()) return; // a single value: another rule reads it
+  if (list == config.document->end()) return;
+  if (list->is_number() && rule.kind == Kind::reals) {
+    config.values.emplace(rule.key, 0);
+    return metadata.set(key, std::vector<float>(config.layers + config.drafts, list->get<float>()));
+  }
+  if (!list->is_array()) return; // a single value: another rule reads it
   const std::string where = config.fields().where(field);
   if (std::ssize(*list) < config.layers)
     throw_error("{}: expected a list with an entry for each of {} layers", where, config.layers);
   std::vector<uint32_t> counts;
   std::vector<bool> flags;
   std::vector<float> reals;
-  for (int64_t il = 0; il < config.layers; ++il) {
+  for (int64_t il = 0; il < config.layers + config.drafts; ++il) {
+    if (il >= std::ssize(*list)) { // a draft head
+      if (!counts.empty()) counts.push_back(counts.back());
+      flags.push_back(true);
+      reals.push_back(0);
+      continue;
+    }
     const Json& entry = (*list)[il];
     if (equals < rule.fields.size()) {
       flags.push_back(count_equal(entry, rule.fields.substr(equals + 1)) != 0);
@@ -288,7 +306,7 @@ int64_t Config::count(std::string_view key) const {
   return found == values.end() ? 0 : static_cast<int64_t>(found->second);
 }
 
-Config read_config(JsonFiles& files, gguf::Metadata& metadata) {
+Config read_config(JsonFiles& files, gguf::Metadata& metadata, const gguf::Safetensors* tensors) {
   Config out;
   out.path = files.path("config.json");
   const Json& document = files.get("config.json");
@@ -316,18 +334,20 @@ Config read_config(JsonFiles& files, gguf::Metadata& metadata) {
   out.tied = config.find_bool("tie_word_embeddings");
   if (const Json* quantization = config.find("quantization_config")) out.quantization = *quantization;
 
+  if (tensors && !out.checkpoint().drafts.empty()) out.drafts = count_drafts(*tensors, out.layers);
   const auto set_int = [&](const char* key, int64_t value) {
     if (!out.values.emplace(key, value).second) return;
     metadata.set(prefix + key, static_cast<uint32_t>(value));
   };
-  set_int("block_count", out.layers);
+  set_int("block_count", out.layers + out.drafts);
+  if (out.drafts > 0) set_int("nextn_predict_layers", out.drafts);
   set_int("embedding_length", out.width);
   set_int("vocab_size", out.vocab);
   for (const models::Checkpoint* rules = &out.checkpoint(); rules; rules = rules->base)
     for (const FieldRule& rule : rules->fields) set_value(out, metadata, prefix, rule);
   read_adjusted_width(out, metadata, prefix);
   read_layer_kinds(out, metadata, prefix);
-  if (!out.checkpoint().layers.windows) limit_to_window(out);
+  if (!out.checkpoint().layers.windows && !out.checkpoint().layers.compress_ratios) limit_to_window(out);
   set_int("context_length", out.context);
   set_int("attention.head_count", out.heads);
   if (out.heads > 0) {

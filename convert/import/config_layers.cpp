@@ -20,6 +20,8 @@ constexpr auto kWords = std::to_array<std::pair<std::string_view, LayerKind>>({
     {"*", LayerKind::attention},
     {"indexed_attention", LayerKind::attention},
     {"minimax_m3_sparse", LayerKind::attention},
+    {"compressed_sparse_attention", LayerKind::attention},
+    {"heavily_compressed_attention", LayerKind::attention},
     {"sliding_attention", LayerKind::sliding},
     {"chunked_attention", LayerKind::sliding},
     {"linear_attention", LayerKind::recurrent},
@@ -58,7 +60,6 @@ std::vector<LayerKind> read_list(const Config& config) {
     if (std::ssize(kinds) < config.layers)
       throw_error("{}: has {} entries, expected one for each of {} layers", fields.where(key), kinds.size(),
                   config.layers);
-    kinds.resize(config.layers);
     return kinds;
   }
   return kinds;
@@ -181,6 +182,24 @@ void read_rope_bases(const Config& config, gguf::Metadata& metadata, const std::
                   config.fields().where("layer_rope_theta"), il);
 }
 
+// DeepSeek V4: positions of an entry, 0 for layers that see a window only.
+void read_ratios(const Config& config, gguf::Metadata& metadata, const std::string& prefix) {
+  const Fields fields = config.fields();
+  const Json* kinds = fields.find("layer_types");
+  if (!kinds || !kinds->is_array() || fields.find("compress_ratios")) return;
+  std::vector<uint32_t> ratios;
+  for (int64_t il = 0; il < config.layers; ++il) {
+    const Json& kind = (*kinds)[il];
+    const auto rate = [&](const char* field, double absent) {
+      return static_cast<uint32_t>(config.evaluate(field).value_or(absent));
+    };
+    ratios.push_back(kind == "compressed_sparse_attention"    ? rate("compress_rates.compressed_sparse_attention", 4)
+                     : kind == "heavily_compressed_attention" ? rate("compress_rates.heavily_compressed_attention", 128)
+                                                              : 0);
+  }
+  metadata.set(prefix + "attention.compress_ratios", ratios);
+}
+
 // SmallThinker: every fourth layer from the first has neither a window nor rope, or none has a window.
 void check_rope_layout(const Config& config) {
   constexpr int64_t kStep = 4;
@@ -207,6 +226,17 @@ void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::strin
     for (int64_t il = 1; il <= config.layers; ++il)
       config.kinds.push_back(il % kPeriod == 0 || il == config.layers ? LayerKind::attention : LayerKind::sliding);
   }
+  // Kinds of draft heads follow in the list, or have their own, or all are attention.
+  const Json* own = config.fields().find("mtp_layer_types");
+  for (int64_t il = config.layers; il < config.layers + config.drafts && !config.kinds.empty(); ++il) {
+    const int64_t head = il - config.layers;
+    const bool listed = own && own->is_array() && head < std::ssize(*own) && (*own)[head].is_string();
+    config.draft_kinds.push_back(
+        il < std::ssize(config.kinds) ? config.kinds[il]
+        : listed ? kind_of((*own)[head].get<std::string>(), config.fields().where("mtp_layer_types"))
+                 : LayerKind::attention);
+  }
+  if (!config.kinds.empty()) config.kinds.resize(config.layers);
   const std::vector<LayerKind>& kinds = config.kinds;
   const auto some = [&](LayerKind kind) { return std::ranges::find(kinds, kind) != kinds.end(); };
   if (some(LayerKind::recurrent) && !keys.recurrent_layers && !keys.kv_heads)
@@ -214,7 +244,8 @@ void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::strin
 
   const auto set = [&](const char* key, auto of_layer) {
     std::vector<decltype(of_layer(LayerKind::attention))> values;
-    for (const LayerKind kind : kinds) values.push_back(of_layer(kind));
+    for (const std::vector<LayerKind>& some_kinds : {kinds, config.draft_kinds})
+      for (const LayerKind kind : some_kinds) values.push_back(of_layer(kind));
     metadata.set(prefix + key, values);
     config.values.emplace(key, 0);
   };
@@ -253,6 +284,7 @@ void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::strin
   if (keys.two_heads) read_two_heads(config, metadata, prefix);
   read_rope_bases(config, metadata, prefix);
   check_rope_layout(config);
+  if (keys.compress_ratios) read_ratios(config, metadata, prefix);
 }
 
 } // namespace ridge::convert::import

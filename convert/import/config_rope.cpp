@@ -139,6 +139,8 @@ void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix)
                               : kNone,
                       config.where(newer ? "rope_parameters" : "rope_scaling"));
   const Json* full = around.find("full_attention");
+  const Json* compress = around.find("compress"); // DeepSeek V4: beside "main", which has no scaling
+  if (!full) full = compress;
   const Fields scaling(full ? *full : newer ? *newer : older ? *older : kNone, around.where());
   const auto checked = [&](double base) {
     if (!(base > 1)) throw_error("{}: is {}, expected a number above 1", config.where("rope_theta"), base);
@@ -146,7 +148,7 @@ void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix)
   };
   const double outer_base =
       of_kind(out, "rope_theta", LayerKind::attention, config.get_number("rotary_emb_base", 10000));
-  const double base = scaling.get_number("rope_theta", outer_base);
+  const double base = compress ? outer_base : scaling.get_number("rope_theta", outer_base);
   metadata.set(prefix + "rope.freq_base", checked(base));
   if (const Json* sliding = around.find("sliding_attention"))
     metadata.set(prefix + "rope.freq_base_swa",
@@ -196,7 +198,7 @@ void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix)
     out.rope_factors = llama3_factors(scaling, base, out.checkpoint().half_rope ? dims / 2 : dims);
     out.rope_factors.resize(dims / 2, 1);
   } else if (type == "yarn") {
-    read_yarn(scaling, prefix, factor, out.values.contains("rope.scaling.yarn_log_multiplier"), metadata);
+    read_yarn(scaling, prefix, factor, out.values.contains("rope.scaling.yarn_log_multiplier") || compress, metadata);
   } else {
     throw_error("{}: '{}' cannot be run yet; known are linear, llama3, yarn, longrope and dynamic",
                 scaling.where("rope_type"), core::printable(type));

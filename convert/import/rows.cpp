@@ -146,6 +146,16 @@ std::vector<Matrix> mla_heads(const Matrix& matrix, Rows part, const Config& con
   return parts;
 }
 
+std::vector<Matrix> output_groups(const Matrix& matrix, const Config& config, const std::string& name) {
+  const auto groups = static_cast<int64_t>(config.evaluate("o_groups").value_or(0));
+  if (groups < 1 || matrix.rows % groups != 0)
+    throw_error("{}: o_groups ({}) does not divide its {} rows", name, groups, matrix.rows);
+  std::vector<Matrix> parts;
+  for (int64_t g = 0; g < groups; ++g)
+    parts.push_back(pick_rows(matrix, range(g * (matrix.rows / groups), matrix.rows / groups)));
+  return parts;
+}
+
 std::function<float(int64_t)> ssm_multipliers(const Config& config) {
   const int64_t inner = config.count("ssm.inner_size"),
                 shared = config.count("ssm.group_count") * config.count("ssm.state_size");

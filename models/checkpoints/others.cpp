@@ -1,4 +1,5 @@
 // Small differences from the common layout.
+#include "models/checkpoints/drafts.h"
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
@@ -46,6 +47,31 @@ constexpr NumberRule kApertusNumbers[] = {
     {"mlp.act_fn.alpha_p", "xielu.alpha_p"},
     {"mlp.act_fn.beta", "xielu.beta"},
     {"mlp.act_fn.eps", "xielu.eps"},
+};
+
+constexpr TensorRule kEagle[] = {
+    {"fc", "fc"},
+    {"input_norm", "enc.output_norm"},
+    {"hidden_norm", "attn_norm_2"},
+    {"self_attn.q_proj", "attn_q", {.rows = Rows::rope_pairs}},
+    {"self_attn.k_proj", "attn_k", {.rows = Rows::rope_pairs}},
+};
+constexpr FieldRule kEagleFields[] = {{"norm_before_fc", Kind::flag, "norm_before_fc", 0},
+                                      {"norm_before_residual", Kind::flag, "norm_before_residual", 0}};
+constexpr FixedField kEagleFixed[] = {{"num_hidden_layers", 1, 1}};
+
+constexpr TensorRule kBitNet[] = {
+    {"self_attn.inner_attn_ln", "attn_sub_norm"},
+    {"self_attn.attn_sub_norm", "attn_sub_norm"},
+    {"mlp.ffn_layernorm", "ffn_sub_norm"},
+    {"mlp.ffn_sub_norm", "ffn_sub_norm"},
+    {"self_attn.q_proj", "attn_q", {.change = Change::ternary}},
+    {"self_attn.k_proj", "attn_k", {.change = Change::ternary}},
+    {"self_attn.v_proj", "attn_v", {.change = Change::ternary}},
+    {"self_attn.o_proj", "attn_output", {.change = Change::ternary}},
+    {"mlp.gate_proj", "ffn_gate", {.change = Change::ternary}},
+    {"mlp.up_proj", "ffn_up", {.change = Change::ternary}},
+    {"mlp.down_proj", "ffn_down", {.change = Change::ternary}},
 };
 
 constexpr FieldRule kOlmo[] = {{"attention.layer_norm_epsilon", Kind::real, "0.00001"},
@@ -131,11 +157,18 @@ constexpr FixedField kMiniMax01Fixed[] = {
 } // namespace
 
 constinit const Checkpoint checkpoints::chatglm = {.rotated = 0.5};
-constinit const Checkpoint checkpoints::cohere2moe = {
-    .base = &cohere2, .fields = kCohereExperts, .fixed = kCohereFixed, .layers = {.windows = true}};
+constinit const Checkpoint checkpoints::cohere2moe = {.base = &cohere2,
+                                                      .fields = kCohereExperts,
+                                                      .fixed = kCohereFixed,
+                                                      .drafts = checkpoints::kDraftLayers,
+                                                      .layers = {.windows = true}};
 constinit const Checkpoint checkpoints::arcee = {.tensors = kRotated, .activation = "relu2"};
 constinit const Checkpoint checkpoints::apertus = {
     .tensors = kApertus, .numbers = kApertusNumbers, .activation = "xielu"};
+constinit const Checkpoint checkpoints::eagle3 = {
+    .tensors = kEagle, .fields = kEagleFields, .fixed = kEagleFixed, .own_head = true};
+constinit const Checkpoint checkpoints::bitnet = {.tensors = kBitNet};
+constinit const Checkpoint checkpoints::bitnet_b1_58 = {.tensors = kBitNet, .activation = "relu2"};
 constinit const Checkpoint checkpoints::olmo = {.tensors = kRotated, .fields = kOlmo};
 constinit const Checkpoint checkpoints::exaone = {.tensors = kExaone};
 constinit const Checkpoint checkpoints::internlm2 = {.tensors = kInternLm2};

@@ -55,6 +55,14 @@ constexpr TensorRule kStep[] = {
     {"share_expert.up_proj", "ffn_up_shexp"},
     {"share_expert.down_proj", "ffn_down_shexp"},
 };
+constexpr TensorRule kStepDrafts[] = {
+    {"eh_proj", "nextn.eh_proj"},
+    {"enorm", "nextn.enorm", {.change = Change::plus_one}},
+    {"hnorm", "nextn.hnorm", {.change = Change::plus_one}},
+    {"transformer.shared_head.norm", "nextn.shared_head_norm", {.change = Change::plus_one}},
+    {"transformer.shared_head.output", "nextn.shared_head_head"},
+    {"embed_tokens", "nextn.embed_tokens"},
+};
 constexpr FieldRule kStepFields[] = {
     {"rope.dimension_count", Kind::count, "head_dim"},
     {"expert_shared_feed_forward_length", Kind::count, "share_expert_dim | share_expert_dims"},
@@ -104,6 +112,7 @@ constinit const Checkpoint checkpoints::step35 = {
     .tensors = kStep,
     .fields = kStepFields,
     .fixed = kStepFixed,
+    .drafts = kStepDrafts,
     .layers = {.windows = true,
                .sliding_heads = {"attention_other_setting.num_attention_heads", "num_sliding_attention_heads"},
                .sliding_kv_heads = {"attention_other_setting.num_attention_groups"}},

@@ -285,6 +285,24 @@ Numbers deepseek(Checkpoint& c, const std::string& name, int64_t rows, int64_t c
   return out;
 }
 
+// BitNet: byte row r holds rows r, r + rows / 4 and so on.
+template <bool kMultiplies>
+Numbers bitnet(Checkpoint& c, const std::string& name, int64_t rows, int64_t cols) {
+  std::vector<uint8_t> packed(rows / 4 * cols);
+  Numbers out(rows * cols);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < cols; ++i) {
+      const auto code = static_cast<uint8_t>(c.integer(0, 2));
+      packed[r % (rows / 4) * cols + i] |= static_cast<uint8_t>(code << (2 * (r / (rows / 4))));
+      out[r * cols + i] = (code - 1) * (kMultiplies ? 0.5 : 2);
+    }
+  c.file.add(name + ".weight", "U8", {rows / 4, cols}, packed);
+  c.file.add(name + ".weight_scale", "F32", {1}, std::vector<float>{0.5f});
+  c.config["quantization_config"] = {{"quant_method", "bitnet"}};
+  if (kMultiplies) c.config["quantization_config"]["linear_class"] = "autobitlinear";
+  return out;
+}
+
 // Compares the runtime form, with columns in input order.
 void check_runs_alike(const PlanarWeight& planar, const std::vector<float>& numbers) {
   const quant::FormatInfo& format = quant::format(planar.type());
@@ -438,6 +456,12 @@ TEST_CASE("import: FP8 and FP4 of one checkpoint with scales of powers of two ke
   const gguf::File file = check(c, deepseek);
   CHECK(file.get_string("ridge.quant.scheme") == "fp8_e4m3");
   CHECK(type_of(file, "blk.0.ffn_up.weight") == "MXFP4");
+}
+
+TEST_CASE("import: BitNet's ternary matrices keep their weights, whether their scale multiplies or divides") {
+  Checkpoint a, b;
+  CHECK(check(a, bitnet<true>).get_string("ridge.quant.scheme") == "affine2");
+  CHECK(check(b, bitnet<false>).get_string("ridge.quant.scheme") == "affine2");
 }
 
 TEST_CASE("import: packed parts that are missing, misshapen or of an unknown kind are named") {

@@ -1,6 +1,6 @@
 #include "convert/import/config.h"
 
-#include "convert/import/eagle.h"
+#include "convert/import/drafts/eagle.h"
 #include "convert/import/expressions.h"
 #include "convert/import/names.h"
 #include "core/error.h"

@@ -1,6 +1,6 @@
 // Plans all tensors, builds the model's Program with their shapes as a check, writes row by row.
 #include "convert/import/config.h"
-#include "convert/import/eagle.h"
+#include "convert/import/drafts/eagle.h"
 #include "convert/import/encoders/fields.h"
 #include "convert/import/encoders/plan.h"
 #include "convert/import/generation.h"
@@ -93,7 +93,8 @@ void check_model(const gguf::Metadata& metadata, const Plan& plan, const Config&
     });
     return;
   }
-  with_shapes(metadata, plan.shapes, plan.outputs, is_rope, folder, [](const gguf::File& file) {
+  with_shapes(metadata, plan.shapes, plan.outputs, is_rope, folder, [&](const gguf::File& file) {
+    for (int64_t head = 0; head < config.drafts; ++head) models::build_draft_head(file, head);
     if (models::build_program(file).start_token >= 0) models::build_program(file, models::Ending::encoded);
   });
 }
@@ -173,11 +174,8 @@ class Conversion {
 
  private:
   PlannedFile plan_text() {
-    Plan plan(tensors_, config_, type_);
-    plan.run();
-    for (const auto& [key, values] : plan.numbers) text_.set(key, values);
-    if (config_.is_eagle()) read_eagle_target(config_, tensors_, request_.base, text_);
-    check_model(text_, plan, config_, request_.input);
+    const std::unique_ptr<Plan> checked = checked_plan();
+    Plan& plan = *checked;
     if (plan.has_drafts) config_.notes.push_back("layers that draft tokens are left out");
     PlannedFile file = {request_.output, text_, std::move(plan.outputs)};
     set_types(file, {"blk.0.ffn_down.weight", "blk.0.ffn_down_exps.weight"});
@@ -186,6 +184,25 @@ class Conversion {
     read_sampling(files_, file.metadata, config_.notes);
     for (const auto& [key, value] : tokenizer().entries()) file.metadata.set(key, value);
     return file;
+  }
+
+  std::unique_ptr<Plan> checked_plan() {
+    try {
+      auto plan = std::make_unique<Plan>(tensors_, config_, type_);
+      plan->run();
+      for (const auto& [key, values] : plan->numbers) text_.set(key, values);
+      if (config_.is_eagle()) read_eagle_target(config_, tensors_, request_.base, text_);
+      check_model(text_, *plan, config_, request_.input);
+      return plan;
+    } catch (const Error& error) {
+      if (config_.drafts == 0) throw;
+      // A model is of use without its draft heads.
+      text_ = begin_metadata("model", request_.input);
+      config_ = read_config(files_, text_);
+      text_.set("general.architecture", config_.architecture->name);
+      config_.notes.push_back(fmt::format("draft heads cannot be run: {}", error.what()));
+      return checked_plan();
+    }
   }
 
   using Families = std::vector<const EncoderFamily*>;
@@ -238,9 +255,11 @@ class Conversion {
 
   const gguf::Metadata& tokenizer() {
     if (tokenizer_) return *tokenizer_;
-    JsonFiles base(request_.base); // a head's folder has no tokenizer
+    JsonFiles base(request_.base); // a head's folder has no tokenizer, and it needs none
     const bool of_base = config_.is_eagle() && std::filesystem::is_directory(request_.base);
-    read_tokenizer(of_base ? base : files_, config_.vocab, tokenizer_.emplace(), config_.notes);
+    std::vector<std::string> unneeded;
+    read_tokenizer(of_base ? base : files_, config_.vocab, tokenizer_.emplace(),
+                   config_.is_eagle() ? unneeded : config_.notes);
     return *tokenizer_;
   }
 

@@ -1,6 +1,6 @@
 #include "convert/import/plan.h"
 
-#include "convert/import/eagle.h"
+#include "convert/import/drafts/eagle.h"
 #include "convert/import/expressions.h"
 #include "convert/import/matrices/views.h"
 #include "convert/import/rows.h"

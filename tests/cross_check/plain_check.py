@@ -1,5 +1,5 @@
-"""Checks `ridge convert` for classes that transformers has not: plain_check.py RIDGE [NAME...]. Small random checkpoints
-and their logits, computed here with PyTorch. Needs torch, numpy, safetensors."""
+"""Checks `ridge convert` for classes that transformers has not: plain_check.py RIDGE [NAME...]. Small random
+checkpoints and their logits, computed here with PyTorch. Needs torch, numpy, safetensors."""
 import json
 import pathlib
 import subprocess

@@ -1,6 +1,10 @@
 // Draft heads of checkpoints.
+#include "convert/import/import.h"
 #include "core/error.h"
+#include "gguf/gguf.h"
 #include "pieces.h"
+
+#include <algorithm>
 
 using namespace ridge;
 using namespace ridge::tests;
@@ -89,4 +93,21 @@ TEST_CASE("convert: lists of layers go on with a draft head's entries") {
   CHECK(p.metadata.find("step35.attention.sliding_window_pattern")->view().as_ints() == Ints{0, 1, 1});
   CHECK(p.metadata.find("step35.attention.head_count")->view().as_ints() == Ints{2, 4, 4});
   CHECK(p.metadata.find("step35.swiglu_clamp_exp")->view().as_floats() == Floats{0, 7, 0});
+}
+
+TEST_CASE("convert: a draft head that is not whole is left out, and the model is written") {
+  Checkpoint c;
+  c.config["architectures"] = {"Glm4MoeForCausalLM"};
+  c.write();
+  for (const char* module : {"enorm", "hnorm"})
+    c.file.add(std::string("model.layers.1.") + module + ".weight", "F32", {64}, std::vector<float>(64, 1));
+  c.file.add("model.layers.1.eh_proj.weight", "F32", {64, 128}, std::vector<float>(64 * 128, 1));
+  c.save();
+  const auto report = convert::import::convert({c.folder.path(), c.folder / "out.gguf"});
+  const gguf::File file = gguf::File::open(c.folder / "out.gguf");
+  CHECK(file.get_int("glm4moe.block_count") == 1);
+  CHECK(file.find("glm4moe.nextn_predict_layers") == nullptr);
+  CHECK(file.find_tensor("blk.1.nextn.eh_proj.weight") == nullptr);
+  const auto said = [](const std::string& note) { return note.starts_with("draft heads cannot be run: "); };
+  CHECK(std::ranges::any_of(report.notes, said));
 }

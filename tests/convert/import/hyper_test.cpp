@@ -98,21 +98,33 @@ TEST_CASE("convert: Hunyuan 4's sinks, gates and streams") {
   Pieces p("HYV4ForCausalLM");
   p.config.update({{"n_routed_experts", 2},
                    {"num_experts_per_tok", 1},
+                   {"kv_lora_rank", 2},
                    {"qk_nope_head_dim", 2},
-                   {"qk_rope_head_dim", 2},
+                   {"qk_rope_head_dim", 4},
                    {"v_head_dim", 2},
+                   {"index_head_dim", 8},
                    {"swiglu_limit", 0},
                    {"mlp_layer_types", {"dense"}},
                    {"indexer_types", {"full"}}});
   p.add("model.hc_pre.hc_head.hc_head_fn", {4, 16});
   p.in_layer("hc_pre.hc_mlp_layer.hc_base", {8}, 2);
   p.in_layer("self_attn.learnable_sink_param", {2}, 4);
+  p.in_layer("self_attn.q_b_proj.weight", {12, 4});
+  p.in_layer("self_attn.kv_a_proj_with_mqa.weight", {6, 4});
+  p.in_layer("self_attn.indexer.wk.weight", {8, 4});
+  p.in_layer("self_attn.indexer.k_norm.bias", {8});
+  p.in_layer("self_attn.indexer.k_norm.weight", {8});
   p.in_layer("self_attn.linear_gate.weight", {4, 4});
   p.in_layer("mlp.gate_proj.weight", {4, 4});
   auto made = p.made();
   CHECK(made.contains("output_hc_fn.weight"));
   CHECK(made["blk.0.hc_ffn_base.weight"].numbers == Floats{2, 3, 4, 5, 6, 7, 8, 9});
   CHECK(made["blk.0.attn_sinks.weight"].numbers == Floats{4, 5});
+  // The rotated ends of heads pair neighbours.
+  CHECK(rows_of(made["blk.0.attn_q_b.weight"]) == Floats{0, 1, 2, 4, 3, 5, 6, 7, 8, 10, 9, 11});
+  CHECK(rows_of(made["blk.0.attn_kv_a_mqa.weight"]) == Floats{0, 1, 2, 4, 3, 5});
+  CHECK(rows_of(made["blk.0.indexer.attn_k.weight"]) == Floats{0, 1, 2, 3, 4, 6, 5, 7});
+  CHECK(made["blk.0.indexer.k_norm.bias"].numbers == Floats{0, 1, 2, 3, 4, 6, 5, 7});
   CHECK(made.contains("blk.0.attn_gate.weight"));
   CHECK(made.contains("blk.0.ffn_gate.weight"));
   CHECK(p.metadata.find("hy_v4.attention.indexer.types")->view().as_ints() == Ints{1});

@@ -1,4 +1,4 @@
-#include "convert/import/eagle.h"
+#include "convert/import/drafts/eagle.h"
 
 #include "core/error.h"
 #include "gguf/gguf.h"

@@ -12,7 +12,7 @@
 #include "convert/layer_runs.h"
 #include "convert/requantize.h"
 #include "core/executor.h"
-#include "core/split.h"
+#include "core/stages/split.h"
 #include "quant/hessian.h"
 
 #include <functional>

@@ -1,7 +1,7 @@
 // Runs calibration text through a model: importance matrices and token chunks.
 #pragma once
 
-#include "core/split.h"
+#include "core/stages/split.h"
 #include "gguf/imatrix.h"
 #include "text/tokenizer/tokenizer.h"
 

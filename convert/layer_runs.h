@@ -3,7 +3,7 @@
 #pragma once
 
 #include "convert/calibration.h"
-#include "core/split.h"
+#include "core/stages/split.h"
 #include "gguf/gguf.h"
 
 #include <cstdint>

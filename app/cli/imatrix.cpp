@@ -8,7 +8,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
-#include "core/split.h"
+#include "core/stages/split.h"
 #include "engine/loaded_model.h"
 #include "engine/machine.h"
 #include "engine/ranks/ranks.h"

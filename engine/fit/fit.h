@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/executor.h"
-#include "core/split.h"
+#include "core/stages/split.h"
 #include "engine/loaded_model.h"
 #include "kernels/cuda/plan/expert_groups.h"
 #include "kernels/cuda/runtime/limits.h"

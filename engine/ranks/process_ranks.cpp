@@ -3,7 +3,7 @@
 #include "core/kv_type.h"
 #include "core/parallel/processes/processes.h"
 #include "core/parallel/processes/secret.h"
-#include "core/split.h"
+#include "core/stages/split.h"
 #include "engine/fit/fit.h"
 #include "engine/ranks/links.h"
 #include "engine/ranks/ranks.h"

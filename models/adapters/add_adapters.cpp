@@ -1,7 +1,7 @@
 #include "models/adapters/add_adapters.h"
 
 #include "core/error.h"
-#include "core/split.h"
+#include "core/stages/split.h"
 #include "core/strings/printable.h"
 #include "models/planar.h"
 #include "quant/registry.h"

@@ -1,5 +1,5 @@
 // LoRA adapters.
-#include "core/split.h"
+#include "core/stages/split.h"
 #include "kernels/cpu/executor/executor.h"
 #include "models/adapters/add_adapters.h"
 #include "models/synthetic.h"

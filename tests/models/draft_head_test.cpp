@@ -1,6 +1,6 @@
 // Draft heads.
 #include "core/error.h"
-#include "core/split.h"
+#include "core/stages/split.h"
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
 

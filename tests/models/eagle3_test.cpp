@@ -1,7 +1,7 @@
 // EAGLE-3 heads. Golden logits are from tests/cross_check/eagle3_check.py.
 #include "core/error.h"
 #include "core/parallel/parallel_executor.h"
-#include "core/split.h"
+#include "core/stages/split.h"
 #include "kernels/cpu/executor/executor.h"
 #include "models/eagle.h"
 #include "models/model.h"

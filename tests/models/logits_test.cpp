@@ -1,6 +1,6 @@
 // Whole models on the CPU against reference logits.
 #include "core/error.h"
-#include "core/split.h"
+#include "core/stages/split.h"
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
 

@@ -1,6 +1,6 @@
 // LoRA adapters on one executor, two, and ranks.
 #include "core/parallel/parallel_executor.h"
-#include "core/split.h"
+#include "core/stages/split.h"
 #include "kernels/cpu/executor/executor.h"
 #include "support/adapter_runs.h"
 #include "support/ranks.h"

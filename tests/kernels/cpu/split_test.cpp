@@ -1,5 +1,5 @@
 // A Program cut at any layer equals the whole.
-#include "core/split.h"
+#include "core/stages/split.h"
 
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"

@@ -1,5 +1,5 @@
 // Programs split between CPU and GPU.
-#include "core/split.h"
+#include "core/stages/split.h"
 
 #include "convert/requantize.h"
 #include "device.h"

@@ -1,4 +1,4 @@
-#include "core/split.h"
+#include "core/stages/split.h"
 
 #include "core/error.h"
 

@@ -2,7 +2,7 @@
 // one, the stage before it evaluates the next.
 #include "core/error.h"
 #include "core/sampler.h"
-#include "core/split.h"
+#include "core/stages/split.h"
 
 #include <fmt/format.h>
 

@@ -29,9 +29,10 @@ void check_usage(const core::QuantizeRequest& r) {
                 "the original types first (COPY)",
                 Error::kUsage);
   if (!calibrated && !r.has_target() && !r.calibration.empty())
-    throw Error("quantize: --calibration is for --method awq and gptq, for --explore and for the --target options; "
-                "ridge imatrix makes an --imatrix of a text",
-                Error::kUsage);
+    throw Error(
+        "quantize: --calibration is for --method awq, gptq and round, for --explore and for the --target options; "
+        "ridge imatrix makes an --imatrix of a text",
+        Error::kUsage);
 }
 
 // Maximum file size; nullopt: the divergence is limited instead.

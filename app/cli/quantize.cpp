@@ -364,13 +364,14 @@ void add_quantize_command(CLI::App& app) {
   command->add_option("--svg", options->svg, "with --explore: also draw it here")->needs(explore)->type_name("FILE");
   command
       ->add_option("--method", request.method,
-                   "plain, or with a text: awq (scales channels), gptq (feeds errors on), awq+gptq")
-      ->check(CLI::IsMember({"plain", "awq", "gptq", "awq+gptq"}))
+                   "plain, or with a text: awq (scales channels), gptq (feeds errors on), round (the best files: "
+                   "then moves codes and scales while outputs gain), awq+gptq, awq+round")
+      ->check(CLI::IsMember({"plain", "awq", "gptq", "round", "awq+gptq", "awq+round"}))
       ->capture_default_str()
       ->type_name("NAME");
   command
       ->add_option("--calibration", request.calibration,
-                   "text for --method awq and gptq, and for targets and --explore")
+                   "text for --method awq, gptq and round, and for targets and --explore")
       ->type_name("FILE");
   command
       ->add_flag("--parse-special", request.parse_special, "special tokens in the text are tokens (chat transcripts)")

@@ -16,7 +16,7 @@ using core::JobKind;
 
 constexpr const char* kKinds[] = {"convert", "quantize", "bench", "roofline"}; // in JobKind's order
 constexpr const char* kConversions[] = {"as it is", "f16", "bf16", "f32", "q8_0"};
-constexpr const char* kMethods[] = {"plain", "awq", "gptq", "awq+gptq"};
+constexpr const char* kMethods[] = {"plain", "awq", "gptq", "round", "awq+gptq", "awq+round"};
 
 // File name without .gguf, or folder name.
 std::string stem(const std::string& path) {
@@ -171,7 +171,7 @@ void JobForm::draw_method() {
     path_field("calibration", quantize_.calibration,
                method_ > 0 ? "a text like those it will read" : "one that the model writes", FileDialog::For::any,
                "Choose a calibration text");
-    require(method_ == 0 || !quantize_.calibration.empty(), "awq and gptq need a calibration text.");
+    require(method_ == 0 || !quantize_.calibration.empty(), "awq, gptq and round need a calibration text.");
   }
   if (method_ == 0) {
     field_label("Importance matrix, where there is one");

@@ -21,9 +21,9 @@ void check_range(std::string_view what, int64_t value, int64_t lowest) {
 }
 
 void check_heads(KvType type, int64_t dim, const char* what, const char* flag) {
-  if (type == KvType::q8_0 && dim % kQ8Block != 0)
-    throw_error("a q8_0 cache of {} takes heads of a multiple of {} elements, this model's have {}; use {} f16", what,
-                kQ8Block, dim, flag);
+  if (has_blocks(type) && dim % kKvBlock != 0)
+    throw_error("a {} cache of {} takes heads of a multiple of {} elements, this model's have {}; use {} f16",
+                format_of(type).name, what, kKvBlock, dim, flag);
 }
 
 void check_sizes(const Program& program, const ExecutorConfig& config, const Batch& batch) {

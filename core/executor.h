@@ -46,7 +46,7 @@ struct ExecutorConfig {
 // 8e-2 with 8-bit activations, 2e-3 with 16 bits.
 bool amplifies_errors(const Program& program);
 
-// Throws Error if a cache type is q8_0 and heads are not whole blocks of 32.
+// Throws Error if a cache type has blocks of 32 and heads are not whole ones.
 void check_cache_types(const Program& program, const ExecutorConfig& config);
 // Throws Error if context, streams or max_batch is below 1, max_outputs or threads below 0, any of them above 2^31 - 1,
 // or check_cache_types fails. Executors check memory themselves.

@@ -33,7 +33,7 @@ struct ModelOptions {
   std::string gpu_memory;           // "8GiB"; empty: what is free
   std::string host_memory;          // for experts; empty: what is free
   GpuOptions ranks;
-  std::string k_type = "f16", v_type = "f16"; // f16, f32 or q8_0
+  std::string k_type = "f16", v_type = "f16"; // core/kv_type.h
   std::string speculation = "auto";           // auto, off, mtp, ngram or draft
   std::string draft_model;                    // GGUF file; empty: none
   int64_t draft_tokens = 0;                   // per step; 0: automatic

@@ -125,6 +125,19 @@ void Sampler::accept_drawn(int32_t token) {
   accept(token);
 }
 
+void Sampler::restore(const Recent& recent, uint64_t draws) {
+  const auto outside = [&](int32_t token) { return token < 0 || static_cast<size_t>(token) >= counts_.size(); };
+  const auto most = static_cast<size_t>(std::max(params_.repeat_last_n, 0));
+  if (recent.counts.size() != counts_.size() || recent.ring.size() > most ||
+      recent.oldest >= std::max<size_t>(recent.ring.size(), 1) || std::ranges::any_of(recent.ring, outside))
+    throw_error("a sampler's recent tokens are not those of its parameters");
+  reset();
+  counts_.assign(recent.counts.begin(), recent.counts.end());
+  recent_.assign(recent.ring.begin(), recent.ring.end());
+  oldest_ = recent.oldest;
+  draws_ = draws;
+}
+
 int32_t Sampler::sample(std::span<const float> logits, TokenMask* mask) {
   load(logits);
   if (mask == nullptr) return choose();

@@ -101,6 +101,8 @@ class Sampler {
   Recent recent() const { return {counts_, recent_, oldest_}; }
   uint64_t draws() const { return draws_; } // random numbers since reset()
   void accept_drawn(int32_t token);         // drawn with the next random number
+  // Goes on where another sampler of these parameters and this vocabulary was. Throws Error if it cannot have been.
+  void restore(const Recent& recent, uint64_t draws);
 
   // Without the samplers that `order` does not name.
   const SamplerParams& params() const { return params_; }

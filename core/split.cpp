@@ -57,103 +57,6 @@ std::vector<Op> needed_before_layers(const Program& program, std::span<const Op>
   return needed;
 }
 
-class SplitExecutor final : public Executor {
- public:
-  SplitExecutor(SplitProgram parts, const ExecutorConfig& config, const MakeExecutor& make_front,
-                const MakeExecutor& make_back)
-      : parts_(std::move(parts)), config_(wide_where_needed(config)) {
-    front_ = make_front(parts_.front, config_of_part(parts_.front, config_));
-    back_ = make_back(parts_.back, config_);
-    description_ = fmt::format("{} + {}", front_->description(), back_->description());
-  }
-
-  void forward(const Batch& batch) override {
-    front_->forward(batch);
-    const size_t rows = handed_on().gathered ? batch.outputs.size() : batch.tokens.size();
-    hidden_.clear();
-    for (size_t i = 0; i < rows; ++i) {
-      const std::span<const float> row = front_->logits(static_cast<int64_t>(i));
-      hidden_.insert(hidden_.end(), row.begin(), row.end());
-    }
-    Batch rest = batch;
-    rest.input = hidden_;
-    back_->forward(rest);
-  }
-  std::span<const float> logits(int64_t i) override { return back_->logits(i); }
-  std::span<const float> hidden() override { return (parts_.front.hidden >= 0 ? front_ : back_)->hidden(); }
-  bool can_resume_at(int32_t stream, int64_t position) const override {
-    return front_->can_resume_at(stream, position) && back_->can_resume_at(stream, position);
-  }
-  int64_t saved_floats() const override { return front_->saved_floats() + back_->saved_floats(); }
-  void save_state(int32_t stream, std::span<float> state, int64_t position) override {
-    const auto front = static_cast<size_t>(front_->saved_floats());
-    front_->save_state(stream, state.first(front), position);
-    back_->save_state(stream, state.subspan(front), position);
-  }
-  void load_state(int32_t stream, std::span<const float> state, int64_t position) override {
-    const auto front = state.empty() ? size_t{0} : static_cast<size_t>(front_->saved_floats());
-    front_->load_state(stream, state.first(front), position);
-    back_->load_state(stream, state.subspan(front), position);
-  }
-  void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
-    front_->copy_cache(from, to, tokens);
-    back_->copy_cache(from, to, tokens);
-  }
-  void set_adapters(int32_t stream, std::span<const AdapterUse> uses) override {
-    front_->set_adapters(stream, uses);
-    back_->set_adapters(stream, uses);
-  }
-  std::string block_layout() const override {
-    const std::string front = front_->block_layout(), back = back_->block_layout();
-    return front.empty() || back.empty()
-               ? ""
-               : fmt::format("{} of {} layers, {}", front, parts_.front.kv_layers.size(), back);
-  }
-  int64_t block_bytes() const override { return front_->block_bytes() + back_->block_bytes(); }
-  void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override {
-    front_->save_blocks(stream, first, blocks);
-    const std::vector<std::byte*> rest = behind_front(blocks);
-    back_->save_blocks(stream, first, rest);
-  }
-  void load_blocks(int32_t stream, int64_t first, std::span<const std::byte* const> blocks) override {
-    front_->load_blocks(stream, first, blocks);
-    const std::vector<const std::byte*> rest = behind_front(blocks);
-    back_->load_blocks(stream, first, rest);
-  }
-  void mark_state(int32_t stream) override {
-    front_->mark_state(stream);
-    back_->mark_state(stream);
-  }
-  void restore_mark() override {
-    front_->restore_mark();
-    back_->restore_mark();
-  }
-  const ExecutorConfig& config() const override { return config_; }
-  std::string_view description() const override { return description_; }
-  double memory_bytes() const override { return front_->memory_bytes() + back_->memory_bytes(); }
-
- private:
-  const ValueInfo& handed_on() const { return parts_.front.values[parts_.front.output]; }
-
-  // Both parts are wide if one needs it.
-  ExecutorConfig wide_where_needed(ExecutorConfig config) const {
-    config.wide |= amplifies_errors(parts_.front) || amplifies_errors(parts_.back);
-    return config;
-  }
-  template <typename Byte>
-  std::vector<Byte*> behind_front(std::span<Byte* const> blocks) const {
-    std::vector<Byte*> rest(blocks.begin(), blocks.end());
-    for (Byte*& block : rest) block += front_->block_bytes();
-    return rest;
-  }
-
-  const SplitProgram parts_; // the executors refer to it
-  const ExecutorConfig config_;
-  std::unique_ptr<Executor> front_, back_;
-  std::string description_;
-  std::vector<float> hidden_; // [rows, width]
-};
-
 } // namespace
 
 int32_t layer_count(const Program& program) {
@@ -249,17 +152,6 @@ int32_t first_stage_end(const Program& program, int stages) {
   return cut;
 }
 
-std::unique_ptr<Executor> make_stages(const Program& program, const ExecutorConfig& config, int first, int stages,
-                                      const MakeStage& make) {
-  if (stages == 1) return make(program, config, first);
-  return make_split_executor(
-      split_program(program, first_stage_end(program, stages)), config,
-      [&](const Program& part, const ExecutorConfig& own) { return make(part, own, first); },
-      [&](const Program& part, const ExecutorConfig& own) {
-        return make_stages(part, own, first + 1, stages - 1, make);
-      });
-}
-
 } // namespace
 
 ExecutorConfig config_of_part(const Program& part, ExecutorConfig config) {
@@ -278,16 +170,6 @@ std::vector<Program> pipeline_parts(const Program& program, int stages) {
   }
   parts.push_back(std::move(rest));
   return parts;
-}
-
-std::unique_ptr<Executor> make_pipeline_executor(const Program& program, const ExecutorConfig& config, int stages,
-                                                 const MakeStage& make) {
-  return make_stages(program, config, 0, stages, make);
-}
-
-std::unique_ptr<Executor> make_split_executor(SplitProgram parts, const ExecutorConfig& config,
-                                              const MakeExecutor& make_front, const MakeExecutor& make_back) {
-  return std::make_unique<SplitExecutor>(std::move(parts), config, make_front, make_back);
 }
 
 } // namespace ridge::core

@@ -38,7 +38,8 @@ std::vector<Program> pipeline_parts(const Program& program, int stages);
 // Cuts the Program into `stages` parts of about equal weight bytes and runs them in turn. Throws a usage Error for too
 // many stages.
 using MakeStage = std::function<std::unique_ptr<Executor>(const Program&, const ExecutorConfig&, int stage)>;
+// Long batches go in pieces, at which the stages work at once. `companion` outlives the stages.
 std::unique_ptr<Executor> make_pipeline_executor(const Program& program, const ExecutorConfig& config, int stages,
-                                                 const MakeStage& make);
+                                                 const MakeStage& make, std::shared_ptr<void> companion = {});
 
 } // namespace ridge::core

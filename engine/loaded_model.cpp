@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/strings/units.h"
 #include "engine/fit/fit.h"
+#include "engine/fit/fit_gpus.h"
 #include "engine/fit/kept_ways.h"
 #include "engine/machine.h"
 #include "engine/ranks/ranks.h"
@@ -127,7 +128,10 @@ bool keeps_experts_on_host(const core::Program& program, const core::ExecutorCon
 Room room_for(const Placement& wanted) {
   Room room = free_room();
   room.choose_gpu(wanted);
-  if (wanted.gpu_memory > 0) room.gpu = std::min(room.gpu, wanted.gpu_memory);
+  if (wanted.gpu_memory > 0) {
+    room.gpu = std::min(room.gpu, wanted.gpu_memory);
+    for (double& gpu : room.gpus) gpu = std::min(gpu, wanted.gpu_memory);
+  }
   return room;
 }
 
@@ -162,8 +166,10 @@ bool start_on_gpus(LoadedModel& model, const core::ExecutorConfig& config, const
   const auto progress = [&](double done, double total) {
     if (steps.progress) steps.progress("copying to the GPUs", static_cast<int64_t>(done), static_cast<int64_t>(total));
   };
+  const core::ExecutorConfig longer =
+      config_with_long_batch(SharingPlan(model.program, gpus, wanted.stages), config, room_for(wanted), wanted);
   model.executor = core::make_pipeline_executor(
-      model.program, config, wanted.stages, [&](const core::Program& part, const core::ExecutorConfig& own, int stage) {
+      model.program, longer, wanted.stages, [&](const core::Program& part, const core::ExecutorConfig& own, int stage) {
         const auto each = static_cast<std::ptrdiff_t>(gpus.size()) / wanted.stages;
         return on_gpus(part, own, {gpus.begin() + stage * each, gpus.begin() + (stage + 1) * each}, options, progress);
       });
@@ -322,7 +328,7 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
   if (wants_gpu && name == "cuda" && !gpu.usable) throw_error("--device cuda: {}", gpu.problem);
   const core::ProcessRank process = core::ProcessRank::from_environment();
   const auto join = [&] {
-    model.executor = as_process_rank(model.program, config, process, gpu.usable,
+    model.executor = as_process_rank(model.program, config, with_long_batch(config, placement), process, gpu.usable,
                                      cuda_options(placement, placement.experts_on_host), note);
   };
   if (process.rank > 0) join(); // does not return

@@ -27,6 +27,16 @@ std::string proc_field(const char* path, std::string_view name) {
   return "";
 }
 
+std::string cpu_name(const std::string& root) {
+  const std::string info = root + "/proc/cpuinfo";
+  if (std::string name = proc_field(info.c_str(), "model name"); !name.empty()) return name;
+  std::string name;
+  std::getline(std::ifstream(root + "/proc/device-tree/model"), name, '\0');
+  if (!name.empty()) return name;
+  const std::string maker = proc_field(info.c_str(), "CPU implementer"), part = proc_field(info.c_str(), "CPU part");
+  return maker.empty() ? "" : fmt::format("arm64 {} {}", maker, part);
+}
+
 double memory_bytes(std::string_view field) {
   return 1024 * std::strtod(proc_field("/proc/meminfo", field).c_str(), nullptr);
 }
@@ -75,7 +85,7 @@ nlohmann::ordered_json machine_json() {
       {"commit", kCommit},
       {"os", std::string(os.sysname) + " " + os.release},
       {"cpu",
-       {{"name", proc_field("/proc/cpuinfo", "model name")},
+       {{"name", cpu_name()},
         {"cores", std::thread::hardware_concurrency()},
         {"instruction_set", kernels::cpu::instruction_set()},
         {"clock_hz", 1e6 * std::strtod(proc_field("/proc/cpuinfo", "cpu MHz").c_str(), nullptr)},

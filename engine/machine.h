@@ -12,6 +12,9 @@ extern const char* const kCommit; // ends in "-dirty" if files were modified
 
 // First "name : value" line in a /proc file; may be empty.
 std::string proc_field(const char* path, std::string_view name);
+// "AMD EPYC 9554"; on arm64, whose kernel has no such name, the machine's or the core's number: "Raspberry Pi 5",
+// "arm64 0x41 0xd4f". `root` replaces / in tests.
+std::string cpu_name(const std::string& root = "");
 // A field of /proc/meminfo: MemTotal, MemAvailable, … in bytes; 0: absent.
 double memory_bytes(std::string_view field);
 

@@ -28,11 +28,8 @@ core::ExecutorConfig executor_config(const core::ModelOptions& options, int64_t 
   config.max_batch = std::min(tokens_at_once(options), config.context);
   config.max_outputs = 1;
   config.threads = options.threads;
-  const auto cache_type = [](const std::string& name) {
-    return name == "f32" ? core::KvType::f32 : name == "q8_0" ? core::KvType::q8_0 : core::KvType::f16;
-  };
-  config.k_type = cache_type(options.k_type);
-  config.v_type = cache_type(options.v_type);
+  config.k_type = core::kv_type_of(options.k_type);
+  config.v_type = core::kv_type_of(options.v_type);
   return config;
 }
 

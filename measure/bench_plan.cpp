@@ -1,6 +1,7 @@
 #include "measure/bench_plan.h"
 
 #include "core/error.h"
+#include "core/kv_type.h"
 #include "engine/speculation/speculator.h"
 #include "measure/count_list.h"
 
@@ -18,7 +19,7 @@ std::vector<int64_t> layer_counts(const std::string& list) {
 }
 
 std::vector<BenchSetting> plan_settings(const core::BenchRequest& r) {
-  const std::vector<std::string> types = {"f16", "f32", "q8_0"};
+  const std::vector<std::string> types = core::kv_type_names();
   std::vector<BenchSetting> settings;
   for (const int64_t batch : parse_counts(r.batches, "--batch-size", 1, 1 << 20))
     for (const int64_t ubatch : parse_counts(r.ubatches, "--ubatch-size", 0, 1 << 16))

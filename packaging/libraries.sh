@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# libraries.sh FOLDER: builds static versions of libraries that Debian has only as shared ones, from Debian's signed
+# libraries.sh FOLDER [TOOLCHAIN]: builds static versions of libraries that Debian has only as shared ones, from Debian's signed
 # source packages, into FOLDER. With them ridge needs only glibc. GLFW is the next Debian's 3.4, the first version that
 # loads X11 only for a window.
 set -euo pipefail
-folder=$(realpath -m "${1:?libraries.sh FOLDER}")
+folder=$(realpath -m "${1:?libraries.sh FOLDER [TOOLCHAIN]}") toolchain=${2:+$(realpath "$2")}
 [ -f "$folder/complete" ] && exit
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
 mkdir -p "$folder/lists/partial" "$folder/source"
@@ -32,7 +32,7 @@ install_static() {
   source=$(find "$folder/source/$package" -mindepth 1 -maxdepth 1 -type d)
   cmake -S "$source" -B "$source/build-static" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$folder" \
     -DCMAKE_INSTALL_LIBDIR=lib -DBUILD_SHARED_LIBS=OFF -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_TESTING=OFF \
-    -Wno-dev "$@" >>"$folder/$package.log" 2>&1 &&
+    ${toolchain:+"-DCMAKE_TOOLCHAIN_FILE=$toolchain"} -Wno-dev "$@" >>"$folder/$package.log" 2>&1 &&
     cmake --build "$source/build-static" --target install >>"$folder/$package.log" 2>&1 ||
     { echo "libraries: error: $package did not build; see $folder/$package.log" >&2; exit 1; }
   cp "$source/debian/copyright" "$folder/copyright.$package"

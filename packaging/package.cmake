@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 install(TARGETS ridge RUNTIME)
 
 set(made ${PROJECT_BINARY_DIR}/package)
-install(CODE "set(ridge \"$<TARGET_FILE:ridge>\")
+install(CODE "set(ridge ${CMAKE_CROSSCOMPILING_EMULATOR} \"$<TARGET_FILE:ridge>\")
 set(made \"${made}\")")
 install(CODE [[
 file(MAKE_DIRECTORY ${made})
@@ -33,11 +33,20 @@ set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_PACKAGE_NAME ridge)
 set(CPACK_PACKAGE_CONTACT "The ridge authors")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "run local GGUF language models, and measure them against the memory roofline")
-set(CPACK_PACKAGE_FILE_NAME ridge-${PROJECT_VERSION}-linux-x86_64)
+set(processor ${CMAKE_SYSTEM_PROCESSOR})
+if(processor STREQUAL "aarch64")
+  set(processor arm64)
+endif()
+set(CPACK_PACKAGE_FILE_NAME ridge-${PROJECT_VERSION}-linux-${processor})
 set(CPACK_PACKAGE_CHECKSUM SHA256)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_PACKAGE_SECTION utils)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+if(CMAKE_CROSSCOMPILING) # dpkg-shlibdeps knows this machine's libraries only
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE ${processor})
+  set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.35)") # packaging/check.sh
+else()
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+endif()
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libcurl4 | libcurl4t64 | libcurl3-gnutls") # ridge pull
 # ridge gui; FLAC, MP3 and Ogg
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libx11-6, libxcursor1, libxi6, libxrandr2, libgl1, libgl1-mesa-dri, libsndfile1, libpulse0")

@@ -226,8 +226,9 @@ void add_bench_command(CLI::App& app) {
   list("-b,--batch-size", o->request.batches, "prompt tokens handed to the engine at once");
   list("--ubatch-size", o->request.ubatches,
        "of these, evaluated at once (-ub); 0: all where the GPU has room, else 512");
-  list("--cache-type-k", o->request.k_types, "KV cache type of keys: f16, f32, q8_0 (-ctk)", "TYPE");
-  list("--cache-type-v", o->request.v_types, "KV cache type of values: f16, f32, q8_0 (-ctv)", "TYPE");
+  list("--cache-type-k", o->request.k_types,
+       "KV cache type of keys: f16, f32, bf16, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl (-ctk)", "TYPE");
+  list("--cache-type-v", o->request.v_types, "KV cache type of values, as --cache-type-k (-ctv)", "TYPE");
   list("--gpu-layers,--n-gpu-layers", o->request.gpu_layers,
        "the last N layers on the GPU, the output being one of them (-ngl); -1: all for which there is room");
   add_gpu_room_options(*command,

@@ -10,6 +10,7 @@
 #include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/executor/executor.h"
 #include "measure/peaks/kept_peaks.h"
+#include "measure/rank_links.h"
 #include "media/sound/decoders.h"
 #include "media/sound/microphone.h"
 #include "models/architecture.h"
@@ -41,11 +42,13 @@ struct Finding {
 
 // /proc/cpuinfo flags that select kernels.
 std::string vector_features() {
-  std::istringstream flags(engine::proc_field("/proc/cpuinfo", "flags"));
+  std::istringstream flags(engine::proc_field("/proc/cpuinfo", "flags") +
+                           engine::proc_field("/proc/cpuinfo", "Features")); // the one is x86's, the other arm64's
   std::vector<std::string> found;
   for (std::string flag; flags >> flag;)
     if (flag == "avx2" || flag == "fma" || flag == "f16c" || flag == "avx512f" || flag == "avx512_vnni" ||
-        flag == "avx512_bf16" || flag == "avx_vnni" || flag == "amx_int8")
+        flag == "avx512_bf16" || flag == "avx_vnni" || flag == "amx_int8" || flag == "asimd" || flag == "asimddp" ||
+        flag == "i8mm")
       found.push_back(flag);
   return found.empty() ? "baseline only" : fmt::format("{}", fmt::join(found, " "));
 }
@@ -161,10 +164,57 @@ std::string chosen_threads(const kernels::cpu::Processors& found) {
   return text + (found.hybrid ? "; cores of two kinds take work as fast as each can" : "") + " (-t N: another number)";
 }
 
+// What a decode step pays: two sums of a row for each of an 8B's layers.
+std::string expected_of(const measure::LinkSpeed& speed) {
+  constexpr int kSums = 64;
+  constexpr int64_t kRow = 4096; // floats
+  const auto row = std::ranges::find_if(speed.sums, [](const auto& sum) { return sum.floats >= kRow; });
+  if (row == speed.sums.end()) return "";
+  return fmt::format("{:.2f} ms in each step of an 8B", kSums * row->seconds * 1e3);
+}
+
+void print_links(const measure::RankLinks& links) {
+  for (size_t rank = 0; rank < links.ranks.size(); ++rank)
+    print_row(fmt::format("rank {}", rank), 15,
+              fmt::format("host {}, {}", links.ranks[rank].host,
+                          links.ranks[rank].gpu.empty() ? "on the CPU" : "GPU " + links.ranks[rank].gpu));
+  for (const measure::LinkSpeed& speed : links.speeds) {
+    std::string text = speed.problem;
+    for (const auto& sum : speed.sums)
+      text += fmt::format("{}{} floats {:.1f} us ({:.1f} GB/s)", text.empty() ? "" : ", ", sum.floats,
+                          sum.seconds * 1e6, sum.bytes_per_second() / 1e9);
+    if (speed.problem.empty()) text += "; " + expected_of(speed);
+    const std::string which = speed.second < 0 ? "all" : fmt::format("{}-{}", speed.first, speed.second);
+    print_row(fmt::format("{} {}", which, speed.link), 15, text);
+  }
+}
+
 struct DoctorCommand {
-  bool json = false;
+  bool json = false, ranks = false;
+
+  void measure_ranks() const {
+    const core::ProcessRank me = core::ProcessRank::from_environment();
+    if (me.ranks == 1)
+      throw Error("doctor --ranks: is a single process: start several with torchrun, mpirun or srun, such as torchrun "
+                  "--nproc-per-node 2 --no-python ridge doctor --ranks",
+                  Error::kUsage);
+    const measure::RankLinks links = measure::measure_rank_links(me, [](const std::string& line) { note(line); });
+    if (me.rank > 0) return;
+    if (!json) return print_links(links);
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const measure::LinkSpeed& speed : links.speeds) {
+      nlohmann::ordered_json sums = nlohmann::ordered_json::array();
+      for (const auto& sum : speed.sums) sums.push_back({{"floats_count", sum.floats}, {"sum_seconds", sum.seconds}});
+      list.push_back({{"ranks", speed.second < 0 ? "all" : fmt::format("{}-{}", speed.first, speed.second)},
+                      {"link", speed.link},
+                      {"problem", speed.problem},
+                      {"sums", sums}});
+    }
+    print_report("doctor", {{"links", list}});
+  }
 
   void run() const {
+    if (ranks) return measure_ranks();
     const double bandwidth = measure::measure_and_keep_read_peak(engine::Device::cpu, 0);
     std::vector<std::string_view> types;
     for (const quant::FormatInfo& format : quant::stored_formats()) types.push_back(format.name);
@@ -172,8 +222,7 @@ struct DoctorCommand {
     std::vector<Finding> findings = {
         {"ridge", true, "version " RIDGE_VERSION, ""},
         {"CPU", true,
-         fmt::format("{}, {} cores, {}", engine::proc_field("/proc/cpuinfo", "model name"),
-                     std::thread::hardware_concurrency(), vector_features()),
+         fmt::format("{}, {} cores, {}", engine::cpu_name(), std::thread::hardware_concurrency(), vector_features()),
          ""},
         {"CPU kernels", true, std::string(kernels::cpu::instruction_set()), ""},
         {"CPU threads", true, chosen_threads(kernels::cpu::processors()), ""},
@@ -211,6 +260,8 @@ void add_doctor_command(CLI::App& app) {
   auto options = std::make_shared<DoctorCommand>();
   CLI::App* command = app.add_subcommand("doctor", "what this machine has for running models, and what is missing");
   command->add_flag("--json", options->json, "machine-readable");
+  command->add_flag("--ranks", options->ranks,
+                    "measure instead the links between processes that torchrun, mpirun or srun starts");
   command->callback([options] { options->run(); });
 }
 

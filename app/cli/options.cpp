@@ -5,6 +5,7 @@
 #include "app/terminal/piped_text.h"
 #include "core/error.h"
 #include "core/files/read_file.h"
+#include "core/kv_type.h"
 #include "core/strings/printable.h"
 #include "engine/adapters/adapters.h"
 #include "engine/options.h"
@@ -61,12 +62,14 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide, boo
       ->check(CLI::Range(-1, 1 << 20))
       ->type_name("N");
   add_gpu_room_options(command, {o.experts_on_host, o.gpu_memory, o.host_memory, o.ranks});
-  const auto types = CLI::IsMember({"f16", "f32", "q8_0"});
-  command.add_option("--cache-type-k", o.k_type, "KV cache type of keys: f16, f32 or q8_0 (-ctk)")
+  const auto types = CLI::IsMember(core::kv_type_names());
+  command
+      .add_option("--cache-type-k", o.k_type,
+                  "KV cache type of keys: f16, f32, bf16, q8_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl (-ctk)")
       ->check(types)
       ->capture_default_str()
       ->type_name("TYPE");
-  command.add_option("--cache-type-v", o.v_type, "KV cache type of values: f16, f32 or q8_0 (-ctv)")
+  command.add_option("--cache-type-v", o.v_type, "KV cache type of values, as --cache-type-k (-ctv)")
       ->check(types)
       ->capture_default_str()
       ->type_name("TYPE");

@@ -40,7 +40,6 @@ class Reader {
     config.max_batch = std::min(config.max_batch, context);
     config.max_outputs = std::min(config.max_batch, kOutputsAtOnce);
     config.exact = exact;
-    if (exact) config.k_type = config.v_type = core::KvType::f32;
     engine::start_executor(model, config, options.device, engine::placement_of(options), load_on_terminal());
   }
 
@@ -69,10 +68,12 @@ struct PerplexityCommand {
   int64_t context = 512, chunks = -1;
   uint32_t top = 128;
   bool parse_special = false, divergence = false, exact = false, json = false;
-  CLI::Option* context_given = nullptr;
+  CLI::Option *context_given = nullptr, *k_type_given = nullptr, *v_type_given = nullptr;
 
   void run() {
     check_usage();
+    if (exact && !k_type_given->count()) model.k_type = "f32";
+    if (exact && !v_type_given->count()) model.v_type = "f32";
     if (!base.empty() && !divergence) core::check_output(base, {model.model, file, ids});
     std::optional<measure::LogitsBase> reference_file;
     if (divergence) {
@@ -310,6 +311,8 @@ void add_perplexity_command(CLI::App& app) {
       app.add_subcommand("perplexity", "how well a model predicts a text, or strays from another model");
   add_model_options(*command, options->model, true);
   command->remove_option(command->get_option("--ctx-size"));
+  options->k_type_given = command->get_option("--cache-type-k");
+  options->v_type_given = command->get_option("--cache-type-v");
   options->context_given =
       command->add_option("-c,--ctx-size", options->context, "tokens per chunk; the second half is scored")
           ->check(CLI::Range(int64_t{8}, int64_t{1} << 20))
@@ -336,7 +339,8 @@ void add_perplexity_command(CLI::App& app) {
       ->check(CLI::Range(1, 4096))
       ->capture_default_str()
       ->type_name("K");
-  command->add_flag("--exact", options->exact, "no activation quantization, F32 KV cache");
+  command->add_flag("--exact", options->exact,
+                    "no activation quantization, and a KV cache of f32 unless -ctk and -ctv say otherwise");
   command->add_flag("--json", options->json, "machine-readable");
   command->callback([options] { options->run(); });
 }

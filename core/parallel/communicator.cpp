@@ -92,6 +92,26 @@ void place_part(std::span<const float> part, int64_t rows, int64_t first, std::s
     std::copy_n(part.begin() + row * columns, columns, whole.begin() + row * width + first);
 }
 
+// A float holds a byte exactly. The first two are the text's size.
+std::vector<std::string> gather_texts(Communicator& ranks, std::string_view own, size_t most) {
+  const size_t each = most + 2, count = static_cast<size_t>(ranks.ranks());
+  const std::string_view text = own.substr(0, most);
+  std::vector<float> part(each), whole(each * count);
+  part[0] = static_cast<float>(text.size() / 256);
+  part[1] = static_cast<float>(text.size() % 256);
+  for (size_t i = 0; i < text.size(); ++i) part[i + 2] = static_cast<float>(static_cast<unsigned char>(text[i]));
+  ranks.all_gather(part, 1, static_cast<int64_t>(each) * ranks.rank(), whole);
+  ranks.check();
+  std::vector<std::string> texts(count);
+  for (size_t rank = 0; rank < count; ++rank) {
+    const std::span<const float> from = std::span(whole).subspan(rank * each, each);
+    const auto size = static_cast<size_t>(from[0]) * 256 + static_cast<size_t>(from[1]);
+    for (size_t i = 0; i < std::min(size, most); ++i)
+      texts[rank] += static_cast<char>(static_cast<unsigned char>(from[i + 2]));
+  }
+  return texts;
+}
+
 std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int ranks) {
   const auto barrier = std::make_shared<SharedBarrier>(ranks);
   std::vector<std::unique_ptr<Communicator>> made;

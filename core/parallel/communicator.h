@@ -1,10 +1,12 @@
 // Exchange between ranks (shard.h) through host memory. GPUs with peer access use kernels/cuda/exchange/.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ridge::core {
@@ -28,6 +30,9 @@ class Communicator {
 
 // Copies a part to its place in `whole`. Throws Error if it does not fit.
 void place_part(std::span<const float> part, int64_t rows, int64_t first, std::span<float> whole);
+
+// All ranks' texts of up to `most` bytes, by rank. Throws Error if a rank has failed.
+std::vector<std::string> gather_texts(Communicator& ranks, std::string_view own, size_t most);
 
 // For ranks that are threads of this process.
 std::vector<std::unique_ptr<Communicator>> make_thread_communicators(int ranks);

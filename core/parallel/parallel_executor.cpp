@@ -13,9 +13,11 @@ namespace {
 class ParallelExecutor final : public Executor {
  public:
   ParallelExecutor(std::vector<Shard> shards, const ExecutorConfig& config,
-                   std::vector<std::unique_ptr<Communicator>> communicators, const MakeRank& make_rank)
+                   std::vector<std::unique_ptr<Communicator>> communicators, const MakeRank& make_rank,
+                   std::shared_ptr<void> companion)
       : shards_(std::move(shards)), config_(config), communicators_(std::move(communicators)),
-        executors_(shards_.size()), threads_(static_cast<int>(shards_.size()), [this](int rank, const char* why) {
+        companion_(std::move(companion)), executors_(shards_.size()),
+        threads_(static_cast<int>(shards_.size()), [this](int rank, const char* why) {
           (communicators_[rank] ? communicators_[rank] : communicators_[0])->fail(why);
         }) {
     each([&](int rank) {
@@ -34,6 +36,7 @@ class ParallelExecutor final : public Executor {
     each([&](int rank) { executors_[rank]->forward(batch); });
   }
   std::span<const float> logits(int64_t i) override { return first().logits(i); }
+  std::shared_ptr<const float> copy_result_rows(int64_t count) override { return first().copy_result_rows(count); }
   std::span<const float> hidden() override { return first().hidden(); }
 
   bool can_choose(const SamplerParams& params) const override {
@@ -44,7 +47,7 @@ class ParallelExecutor final : public Executor {
   }
   bool start_decoding(const Sampler& sampler, int32_t position, int32_t stream) override {
     bool starts = false;
-    if (!can_choose({})) return starts;
+    if (!can_choose(sampler.params())) return starts;
     each([&](int rank) {
       const bool started = executors_[rank]->start_decoding(sampler, position, stream);
       if (rank == 0) starts = started;
@@ -164,6 +167,7 @@ class ParallelExecutor final : public Executor {
   const std::vector<Shard> shards_; // the executors refer to their Programs
   const ExecutorConfig config_;
   const std::vector<std::unique_ptr<Communicator>> communicators_;
+  const std::shared_ptr<void> companion_;
   std::vector<std::unique_ptr<Executor>> executors_; // by rank
   std::string description_;
   mutable RankThreads threads_;
@@ -173,8 +177,9 @@ class ParallelExecutor final : public Executor {
 
 std::unique_ptr<Executor> make_parallel_executor(std::vector<Shard> shards, const ExecutorConfig& config,
                                                  std::vector<std::unique_ptr<Communicator>> communicators,
-                                                 const MakeRank& make_rank) {
-  return std::make_unique<ParallelExecutor>(std::move(shards), config, std::move(communicators), make_rank);
+                                                 const MakeRank& make_rank, std::shared_ptr<void> companion) {
+  return std::make_unique<ParallelExecutor>(std::move(shards), config, std::move(communicators), make_rank,
+                                            std::move(companion));
 }
 
 } // namespace ridge::core

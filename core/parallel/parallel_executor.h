@@ -16,8 +16,9 @@ using MakeRank = std::function<std::unique_ptr<Executor>(const Program&, const E
 
 // Each rank has a thread; results are those of rank 0. `communicators` are null for ranks in other processes
 // (processes.h), whose shards may be empty. If a rank fails, the others are told and the call rethrows its exception.
+// `companion` outlives the executors, but not the communicators.
 std::unique_ptr<Executor> make_parallel_executor(std::vector<Shard> shards, const ExecutorConfig& config,
                                                  std::vector<std::unique_ptr<Communicator>> communicators,
-                                                 const MakeRank& make_rank);
+                                                 const MakeRank& make_rank, std::shared_ptr<void> companion = {});
 
 } // namespace ridge::core

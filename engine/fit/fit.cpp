@@ -167,7 +167,7 @@ double host_memory_for(const kernels::cuda::ExpertSizes& sizes, double free_byte
   return all <= free_bytes ? all : free_bytes - std::min(free_bytes / 8, kMaxKept);
 }
 
-static core::ExecutorConfig with_long_batch(core::ExecutorConfig config, const Placement& wanted) {
+core::ExecutorConfig with_long_batch(core::ExecutorConfig config, const Placement& wanted) {
   config.max_batch = std::max(config.max_batch, std::min(wanted.long_batch, config.context * config.streams));
   return config;
 }
@@ -185,16 +185,31 @@ core::ExecutorConfig config_with_experts_on_host(const core::Program& program, c
   return before > 0 && copies(longer) >= before - before / kMaxLost ? longer : config;
 }
 
+static bool is_affordable(const Need& usual, const Need& longer, double room) {
+  const auto before = static_cast<double>(usual.total()), after = static_cast<double>(longer.total());
+  return after - before <= (room - before) / 8;
+}
+
+bool affords_batch(const core::Program& program, const core::ExecutorConfig& usual, const core::ExecutorConfig& longer,
+                   const Room& room) {
+  const auto need = [&](const core::ExecutorConfig& tried) { return gpu_need(program, tried, room.limits); };
+  return longer.max_batch == usual.max_batch || is_affordable(need(usual), need(longer), room.gpu);
+}
+
 core::ExecutorConfig config_with_long_batch(const core::Program& program, const core::ExecutorConfig& config,
                                             const Room& room, const Placement& wanted) {
-  constexpr double kMaxTaken = 1.0 / 8; // of the memory that the model leaves
+  const core::ExecutorConfig longer = with_long_batch(config, wanted);
+  return affords_batch(program, config, longer, room) ? longer : config;
+}
+
+core::ExecutorConfig config_with_long_batch(const SharingPlan& plan, const core::ExecutorConfig& config,
+                                            const Room& room, const Placement& wanted) {
   const core::ExecutorConfig longer = with_long_batch(config, wanted);
   if (longer.max_batch == config.max_batch) return config;
-  const auto need = [&](const core::ExecutorConfig& tried) {
-    return static_cast<double>(gpu_need(program, tried, room.limits).total());
-  };
-  const double before = need(config);
-  return need(longer) - before <= (room.gpu - before) * kMaxTaken ? longer : config;
+  const std::vector<RankFit> before = plan.ranks(config, room), after = plan.ranks(longer, room);
+  for (size_t rank = 0; rank < before.size(); ++rank)
+    if (!is_affordable(before[rank].need, after[rank].need, before[rank].room)) return config;
+  return longer;
 }
 
 int32_t layers_together(const core::Program& program, int32_t layers) {
@@ -316,11 +331,13 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
   if (found.ranks.empty()) {
     place_on_one(found, program, placement);
   } else {
+    const auto way = std::ranges::find(ways.ways, std::ssize(found.ranks), &SharingPlan::size);
+    found.config = config_with_long_batch(*way, config, left, placement);
+    found.ranks = way->ranks(found.config, left);
     found.gpu_layers = found.layers;
     found.fits = left.cpu >= 0 && have_room(found.ranks);
     found.gpu = Need();
     for (const RankFit& rank : found.ranks) *found.gpu += rank.need;
-    const auto way = std::ranges::find(ways.ways, std::ssize(found.ranks), &SharingPlan::size);
     found.gpu_bytes = way->bytes(config, 0);
     found.full_gpu_bytes = way->bytes(config, full);
   }
@@ -330,8 +347,40 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
   return found;
 }
 
+// A smaller cache with room for the whole context, or nothing.
+static std::string smaller_cache(const core::Program& program, const Fit& fit) {
+  // With the mean divergence from f32 caches, in nats per token (docs/models.md#types-of-kv-caches).
+  struct Offer {
+    core::KvType keys, values;
+    double nats;
+  };
+  using enum core::KvType;
+  constexpr Offer kOffers[] = {{q8_0, q8_0, 0.0005}, {q8_0, q4_0, 0.005}, {q4_0, q4_0, 0.05}};
+  if (!fit.ranks.empty()) return "";
+  core::ExecutorConfig config = fit.config;
+  const auto element_bytes = [&] {
+    return core::bytes_per_element(config.k_type) + core::bytes_per_element(config.v_type);
+  };
+  const double now = element_bytes();
+  for (const Offer& offer : kOffers) {
+    config.k_type = offer.keys, config.v_type = offer.values;
+    if (element_bytes() >= now) continue;
+    try {
+      core::check_cache_types(program, config);
+    } catch (const Error&) {
+      return ""; // heads of other sizes
+    }
+    const Room& left = fit.heads.left;
+    if (left.cpu >= 0 && fits_in(program, config, find_places(program, config, left, {}), left, {}))
+      return fmt::format("; -ctk {} -ctv {} has room for -c {} and costs about {} nats a token",
+                         core::format_of(offer.keys).name, core::format_of(offer.values).name, config.context,
+                         offer.nats);
+  }
+  return "";
+}
+
 std::string what_would_fit(const core::Program& program, const Fit& fit, int64_t parameters) {
-  if (fit.largest_context > 0) return fmt::format("-c {} fits", fit.largest_context);
+  if (fit.largest_context > 0) return fmt::format("-c {} fits{}", fit.largest_context, smaller_cache(program, fit));
   // Common types with their mean bits per weight.
   constexpr std::pair<const char*, double> kTypes[] = {{"Q8_0", 8.5},    {"Q6_K", 6.6},    {"Q5_K_M", 5.7},
                                                        {"Q4_K_M", 4.9},  {"Q3_K_M", 3.95}, {"Q2_K", 3.0},

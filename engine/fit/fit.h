@@ -62,7 +62,13 @@ Room free_room();
 core::ExecutorConfig config_with_experts_on_host(const core::Program& program, const core::ExecutorConfig& config,
                                                  const Room& room, const Placement& wanted);
 
-// For a model that is wholly on one GPU: prompts are evaluated in batches as long as allowed, which is a sixth faster
+// `config` with batches as long as allowed.
+core::ExecutorConfig with_long_batch(core::ExecutorConfig config, const Placement& wanted);
+// Whether longer batches take at most an eighth of the memory that the model leaves of room.gpu.
+bool affords_batch(const core::Program& program, const core::ExecutorConfig& usual, const core::ExecutorConfig& longer,
+                   const Room& room);
+
+// For a model that is wholly on GPUs: prompts are evaluated in batches as long as allowed, which is a sixth faster
 // (8B, H200: 2,048 tokens instead of 512), if these take at most an eighth of the memory that the model leaves.
 core::ExecutorConfig config_with_long_batch(const core::Program& program, const core::ExecutorConfig& config,
                                             const Room& room, const Placement& wanted);

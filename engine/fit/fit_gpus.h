@@ -34,6 +34,10 @@ class SharingPlan {
 
 bool have_room(const std::vector<RankFit>& ranks);
 
+// As for one GPU (fit.h), if every GPU has room for it.
+core::ExecutorConfig config_with_long_batch(const SharingPlan& plan, const core::ExecutorConfig& config,
+                                            const Room& room, const Placement& wanted);
+
 // Candidates in the order of loading: one if the placement names GPUs or ranks, none for a single device, else growing
 // numbers of GPUs.
 struct SharingCandidates {

@@ -1,9 +1,7 @@
 #include "engine/ranks/ranks.h"
 
 #include "core/error.h"
-#include "core/kv_type.h"
-#include "core/parallel/processes.h"
-#include "core/parallel/secret.h"
+#include "core/parallel/parallel_executor.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cpu/executor/threads.h"
 #include "kernels/cuda/exchange/exchange.h"
@@ -12,7 +10,6 @@
 #include <algorithm>
 #include <charconv>
 #include <sstream>
-#include <thread>
 
 namespace ridge::engine {
 namespace {
@@ -28,12 +25,6 @@ std::vector<core::Shard> shards_of(const core::Program& program, int ranks) {
   return shards;
 }
 
-// Applies to all ranks, even those whose part does not amplify errors.
-core::ExecutorConfig config_of_ranks(const core::Program& program, core::ExecutorConfig config) {
-  config.wide |= core::amplifies_errors(program);
-  return config;
-}
-
 bool fit_together(const core::Program& program, const core::ExecutorConfig& config, const std::vector<int>& gpus,
                   kernels::cuda::CudaOptions options) {
   const auto ranks = static_cast<int>(gpus.size());
@@ -45,36 +36,15 @@ bool fit_together(const core::Program& program, const core::ExecutorConfig& conf
   return true;
 }
 
-struct SharedModel {};
-std::weak_ptr<const SharedModel> shared_model;
-bool shared_one = false;
-
-// An executor owns its communicators, and so keeps the SharedModel alive.
-class SharedCommunicator final : public core::Communicator {
- public:
-  SharedCommunicator(std::unique_ptr<core::Communicator> inner, std::shared_ptr<const SharedModel> model)
-      : inner_(std::move(inner)), model_(std::move(model)) {}
-
-  int rank() const override { return inner_->rank(); }
-  int ranks() const override { return inner_->ranks(); }
-  void all_reduce(std::span<float> values) override { inner_->all_reduce(values); }
-  void all_gather(std::span<const float> part, int64_t rows, int64_t first, std::span<float> whole) override {
-    inner_->all_gather(part, rows, first, whole);
-  }
-  void fail(const std::string& why) override { inner_->fail(why); }
-  void check() const override { inner_->check(); }
-
- private:
-  const std::unique_ptr<core::Communicator> inner_;
-  const std::shared_ptr<const SharedModel> model_;
-};
-
-constexpr const char* kByItself = "start it by itself, without torchrun or mpirun (WORLD_SIZE)";
-
 } // namespace
 
 core::Shard shard(const core::Program& program, int rank, int ranks, bool sizes_only) {
   return core::shard_program(program, rank, ranks, block_weights, sizes_only);
+}
+
+core::ExecutorConfig config_of_ranks(const core::Program& program, core::ExecutorConfig config) {
+  config.wide |= core::amplifies_errors(program);
+  return config;
 }
 
 std::vector<int> parse_gpus(const std::string& list) {
@@ -148,58 +118,6 @@ std::unique_ptr<core::Executor> on_cpu_ranks(const core::Program& program, const
                                       [](const core::Program& program, const core::ExecutorConfig& config, int) {
                                         return kernels::cpu::make_cpu_executor(program, config);
                                       });
-}
-
-std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, const core::ExecutorConfig& config,
-                                                const core::ProcessRank& me, bool on_gpu,
-                                                const kernels::cuda::CudaOptions& options,
-                                                const std::function<void(const std::string&)>& note) {
-  const auto start = [&](const core::Program& own, const core::ExecutorConfig& own_config) {
-    kernels::cuda::CudaOptions own_options = options;
-    own_options.device = me.local_rank;
-    return on_gpu ? kernels::cuda::make_cuda_executor(own, own_config, own_options)
-                  : kernels::cpu::make_cpu_executor(own, own_config);
-  };
-  if (!shared_model.expired()) return start(program, config);
-  if (shared_one)
-    throw_error("several processes share out one model, with one setting, and this is a second: give only one, or {}",
-                kByItself);
-  int64_t bytes = 0;
-  for (const core::Weight& weight : program.weights) bytes += weight.total_bytes();
-  const std::string what = fmt::format(
-      "ridge {}, {} of {} ops and {} bytes, -c {}, batches of {}, caches of {} and {} bytes, {}", RIDGE_VERSION,
-      program.architecture, program.ops.size(), bytes, config.context, config.max_batch,
-      core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type), config.exact ? "exact" : "fast");
-  core::ProcessLinks links = core::join_processes(me, what, core::find_rank_secret(me.one_host));
-  if (links.rejected_callers > 0)
-    note(fmt::format("{} caller{} did not know the ranks' secret", links.rejected_callers,
-                     links.rejected_callers == 1 ? "" : "s"));
-  auto communicator = core::make_process_communicator(std::move(links.values), me.rank, me.ranks);
-  core::ExecutorConfig own = config_of_ranks(program, config);
-  if (me.rank > 0) {
-    own.communicator = communicator.get();
-    const core::Shard shared = shard(program, me.rank, me.ranks);
-    const auto executor = start(shared.program, own);
-    core::serve_rank(*executor, *links.commands[0]);
-    throw RankEnded{};
-  }
-  std::vector<core::Shard> shards(static_cast<size_t>(me.ranks));
-  shards[0] = shard(program, 0, me.ranks);
-  std::vector<std::unique_ptr<core::Communicator>> communicators(shards.size());
-  const auto model = std::make_shared<const SharedModel>();
-  communicators[0] = std::make_unique<SharedCommunicator>(std::move(communicator), model);
-  shared_model = model;
-  shared_one = true;
-  return core::make_parallel_executor(
-      std::move(shards), own, std::move(communicators),
-      [&](const core::Program& program, const core::ExecutorConfig& config, int rank) {
-        return rank == 0 ? start(program, config) : core::make_remote_executor(std::move(links.commands[rank]), config);
-      });
-}
-
-void need_one_process(std::string_view command, std::string_view why) {
-  if (const int ranks = core::ProcessRank::from_environment().ranks; ranks > 1)
-    throw Error(fmt::format("{}: is one of {} processes, and {}: {}", command, ranks, why, kByItself), Error::kUsage);
 }
 
 } // namespace ridge::engine

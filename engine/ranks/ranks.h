@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/executor.h"
-#include "core/parallel/joining.h"
+#include "core/parallel/processes/joining.h"
 #include "core/parallel/shard.h"
 #include "kernels/cuda/executor/executor.h"
 
@@ -28,6 +28,9 @@ std::vector<int> gpus_to_use(const std::vector<int>& named, int ranks, int here)
 std::vector<int> gpus_for_ranks(const core::Program& program, const core::ExecutorConfig& config,
                                 const std::vector<int>& named, int ranks, const kernels::cuda::CudaOptions& options);
 
+// Applies to all ranks, even those whose part does not amplify errors.
+core::ExecutorConfig config_of_ranks(const core::Program& program, core::ExecutorConfig config);
+
 // `progress` is called for the first rank. Throws as make_cuda_executor does.
 std::unique_ptr<core::Executor> on_gpus(const core::Program& program, const core::ExecutorConfig& config,
                                         const std::vector<int>& gpus, const kernels::cuda::CudaOptions& options,
@@ -39,11 +42,12 @@ std::unique_ptr<core::Executor> on_cpu_ranks(const core::Program& program, const
 // For one of several processes (core::ProcessRank). Rank 0 gets an executor of the whole model; other ranks serve it,
 // and throw RankEnded (no error) when it is gone. With `on_gpu` each uses the GPU with its number.
 // Only the first model is shared. While it lives, rank 0 runs draft models alone; later models throw Error, since the
-// other ranks have ended. Not thread-safe. `note` reports unexpected connections.
+// other ranks have ended. Not thread-safe. `longer`: with long batches, taken if every GPU has room for it. `note`
+// reports unexpected connections.
 struct RankEnded {};
 std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, const core::ExecutorConfig& config,
-                                                const core::ProcessRank& me, bool on_gpu,
-                                                const kernels::cuda::CudaOptions& options,
+                                                const core::ExecutorConfig& longer, const core::ProcessRank& me,
+                                                bool on_gpu, const kernels::cuda::CudaOptions& options,
                                                 const std::function<void(const std::string&)>& note);
 
 // Throws a usage Error in a multi-process run. Call before loading, so that all ranks fail and none waits. `why`: "each

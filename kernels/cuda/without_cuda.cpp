@@ -3,6 +3,7 @@
 #include "kernels/cuda/encode/encode.h"
 #include "kernels/cuda/encode/hessian.h"
 #include "kernels/cuda/exchange/exchange.h"
+#include "kernels/cuda/exchange/nccl.h"
 #include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/microbench/ladder.h"
 #include "kernels/cuda/microbench/microbench.h"
@@ -26,6 +27,18 @@ std::unique_ptr<core::Executor> make_cuda_executor(const core::Program&, const c
 bool have_peer_access(std::span<const int>) { return false; }
 
 std::vector<std::unique_ptr<core::Communicator>> make_exchange(std::span<const int>, int64_t) {
+  throw Error("CUDA: " + device_info().problem);
+}
+
+std::unique_ptr<PacketLink> make_packet_link(int, int, int, int64_t) { throw Error("CUDA: " + device_info().problem); }
+
+std::string late_rank(const core::Communicator&) { return ""; }
+
+double time_sums(const core::Communicator&, int, int64_t, int) { throw Error("CUDA: " + device_info().problem); }
+
+std::string bus_of(int) { return ""; }
+
+std::unique_ptr<core::Communicator> make_nccl_communicator(std::unique_ptr<core::Communicator>, int, const NcclId&) {
   throw Error("CUDA: " + device_info().problem);
 }
 

@@ -37,8 +37,8 @@ std::vector<double> measurements_of(const Json& peaks, const std::string& device
 std::string device_name(engine::Device on, int threads) {
   if (on == engine::Device::cuda) return kernels::cuda::device_info().name;
   const int used = threads > 0 ? threads : kernels::cpu::default_threads();
-  return fmt::format("{}, {} thread{}, {}", engine::proc_field("/proc/cpuinfo", "model name"), used,
-                     used == 1 ? "" : "s", kernels::cpu::instruction_set());
+  return fmt::format("{}, {} thread{}, {}", engine::cpu_name(), used, used == 1 ? "" : "s",
+                     kernels::cpu::instruction_set());
 }
 
 std::optional<StoredPeak> stored_read_peak(const std::string& device) {

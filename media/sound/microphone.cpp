@@ -7,7 +7,8 @@
 #include <memory>
 
 namespace ridge::media {
-namespace {
+// Named: gcc 13 crashes on members whose types are in an unnamed namespace.
+namespace pulse {
 
 // Declarations from pulse/simple.h, stable since 2009.
 struct PulseStream;
@@ -22,7 +23,8 @@ struct PulseBuffer { // bytes; kUsual: as the server likes
 constexpr uint32_t kUsual = UINT32_MAX;
 constexpr int kRecord = 2, kFloat32 = 5; // little-endian
 
-} // namespace
+} // namespace pulse
+using namespace pulse;
 
 struct Microphone::Library {
   PulseStream* (*open)(const char* server, const char* program, int direction, const char* source, const char* stream,

@@ -257,6 +257,23 @@ TEST_CASE("fewer bits diverge more: Q8_0 < Q4_K < Q2_K") {
   }
 }
 
+TEST_CASE("with --exact the cache has the type that was asked for, and one of fewer bits diverges more") {
+  TinyModel model;
+  model.heads = 2, model.kv_heads = 1; // heads of 32
+  model.write(folder() / "wide.gguf");
+  const std::string path = folder() / "wide.gguf", base = folder() / "wide.kld";
+  perplexity({"-m", path, "-f", kHarbour, "-c", "128", "--exact", "--kl-divergence-base", base, "--kl-top", "300"});
+  const auto divergence = [&](const char* type) {
+    const json found = perplexity(
+        {"-m", path, "--exact", "-ctk", type, "-ctv", type, "--kl-divergence-base", base, "--kl-divergence"});
+    return found["divergence"]["kld_mean_nats"].get<double>();
+  };
+  const double f32 = divergence("f32"), q8_0 = divergence("q8_0"), q4_0 = divergence("q4_0");
+  CHECK(f32 < 1e-6);
+  CHECK(q8_0 > f32);
+  CHECK(q4_0 > 4 * q8_0);
+}
+
 TEST_CASE("the perplexity of a real model on a fixed text stays what it is, on every device to four digits") {
   REQUIRE_REFERENCE();
   const std::string model = reference_dir() + "/models/stories260K.gguf";

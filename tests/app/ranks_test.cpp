@@ -58,7 +58,7 @@ TEST_CASE("three processes that are ranks of one model give the logits of one, a
     while (true) {
       Socket begins(port + 1), silent(port + 1);
       if (!begins.is_open() || !silent.is_open()) continue;
-      begins.send("rdg2" + std::string(96, 'x'));
+      begins.send("rdg3" + std::string(96, 'x'));
       begins.rest();
       return;
     }
@@ -73,6 +73,42 @@ TEST_CASE("three processes that are ranks of one model give the logits of one, a
     CHECK(result.out.empty());
   }
   CHECK(!std::filesystem::exists(other));
+}
+
+TEST_CASE("ranks of several hosts are stages of a pipeline, and give the same logits and texts") {
+  const std::string one = folder() / "alone.npy", shared = folder() / "stages.npy";
+  REQUIRE(run_ridge(logits_to(one)).status == 0);
+  const std::vector<std::string> text = {"run", "-m",     tiny_model(),   "-p",       "on",
+                                         "-n",  "12",     "-t",           "1",        "--seed",
+                                         "3",   "--json", "--ignore-eos", "--device", "cpu"};
+  const auto run_two_hosts = [](const std::vector<std::string>& args) {
+    const int port = first_of_two_ports();
+    std::vector<Result> results(2);
+    const auto run_host = [&](int rank) {
+      std::vector<std::string> all = {"env",
+                                      "RIDGE_HOST_ID=host " + std::to_string(rank),
+                                      "RANK=" + std::to_string(rank),
+                                      "WORLD_SIZE=2",
+                                      "MASTER_PORT=" + std::to_string(port),
+                                      "RIDGE_RANK_TIMEOUT=900",
+                                      "XDG_CACHE_HOME=" + folder().path(),
+                                      RIDGE_BINARY};
+      all.insert(all.end(), args.begin(), args.end());
+      results[rank] = run(all);
+    };
+    std::thread other([&] { run_host(1); });
+    run_host(0);
+    other.join();
+    return results;
+  };
+  const std::vector<Result> logits = run_two_hosts(logits_to(shared));
+  REQUIRE_MESSAGE(logits[0].status == 0, logits[0].err);
+  CHECK(logits[1].status == 0);
+  CHECK(logits[0].err.find("2 hosts are stages of a pipeline") != std::string::npos);
+  CHECK(floats_of_npy(shared) == floats_of_npy(one));
+  const std::vector<Result> texts = run_two_hosts(text);
+  REQUIRE_MESSAGE(texts[0].status == 0, texts[0].err);
+  CHECK(json::parse(texts[0].out)["content"] == json::parse(run_ridge(text).out)["content"]);
 }
 
 TEST_CASE("ranks that do not come, or run something else, are named") {
@@ -117,7 +153,7 @@ TEST_CASE("commands that several processes cannot share are refused by every one
       CHECK(result.status == 2);
       CHECK(result.out.empty());
       CHECK(result.err.starts_with("ridge: error: " + command[0] + ": is one of 2 processes, and "));
-      CHECK(result.err.find("start it by itself, without torchrun or mpirun") != std::string::npos);
+      CHECK(result.err.find("start it by itself, without torchrun, mpirun or srun") != std::string::npos);
       CHECK(std::ranges::count(result.err, '\n') == 1);
     }
   CHECK(!std::filesystem::exists(out));

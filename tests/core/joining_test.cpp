@@ -1,8 +1,8 @@
 // Rendezvous of ranks among foreign and hostile callers.
 #include "core/error.h"
 #include "core/files/descriptors.h"
-#include "core/parallel/joining.h"
-#include "core/parallel/secret.h"
+#include "core/parallel/processes/joining.h"
+#include "core/parallel/processes/secret.h"
 #include "support/http/socket.h"
 #include "support/temporary_folder.h"
 
@@ -56,7 +56,7 @@ tests::Socket call(int port) {
     if (tests::Socket socket(port); socket.is_open()) return socket;
 }
 
-std::string hello_of(char challenge) { return "rdg2" + std::string(32, challenge); }
+std::string hello_of(char challenge) { return "rdg3" + std::string(32, challenge); }
 
 core::Mac mac_of(const std::string& key, const std::string& text) {
   return core::hmac_sha256(key, {std::as_bytes(std::span(text))});
@@ -101,7 +101,7 @@ TEST_CASE("HMAC-SHA-256 gives what RFC 4231 says") {
   CHECK(core::random_challenge() != core::random_challenge());
 }
 
-TEST_CASE("ranks join, and have two connections each") {
+TEST_CASE("ranks join, and have three connections each") {
   const int port = tests::free_port();
   Joining second(rank_of(2, 3, port), kShared), first(rank_of(1, 3, port), kShared), zero(rank_of(0, 3, port), kShared);
   for (Joining* rank : {&zero, &first, &second}) {
@@ -113,6 +113,8 @@ TEST_CASE("ranks join, and have two connections each") {
   first.links->values[0]->send_text("of 1");
   CHECK(second.links->commands[0]->receive_text() == "for 2");
   CHECK(zero.links->values[1]->receive_text() == "of 1");
+  zero.links->pulses[2]->send_text("to 2");
+  CHECK(second.links->pulses[0]->receive_text() == "to 2");
 }
 
 TEST_CASE("strangers neither end nor delay a run, and are counted") {
@@ -197,7 +199,7 @@ TEST_CASE("a false rank 0 learns nothing of a rank") {
     Joining one(rank_of(1, 2, port), kShared);
     const int socket = ::accept(listener, nullptr, nullptr);
     REQUIRE(::recv(socket, learned.data(), learned.size(), MSG_WAITALL) == 36);
-    const std::string proof = "rdg2" + std::string(64, 'x');
+    const std::string proof = "rdg3" + std::string(64, 'x');
     REQUIRE(::send(socket, proof.data(), proof.size(), MSG_NOSIGNAL) == 68);
     char more;
     CHECK(::recv(socket, &more, 1, 0) <= 0);
@@ -318,4 +320,51 @@ TEST_CASE("ranks are on one host where the launcher says so, or the address is t
   }
   const Variable here("LOCAL_WORLD_SIZE", "2");
   CHECK(!one_host("127.0.0.1"));
+}
+
+TEST_CASE("srun's variables make a rank, and those of a batch script do not") {
+  const Variable ranks("SLURM_NTASKS", "4"), rank("SLURM_PROCID", "3"), local("SLURM_LOCALID", "1"),
+      nodes("SLURM_JOB_NODELIST", "gpu[07-08]");
+  core::ProcessRank me = core::ProcessRank::from_environment();
+  CHECK(me.rank == 3);
+  CHECK(me.ranks == 4);
+  CHECK(me.local_rank == 1);
+  CHECK(me.host == "gpu07");
+  CHECK(!me.one_host);
+  {
+    const Variable one("SLURM_NNODES", "1");
+    me = core::ProcessRank::from_environment();
+    CHECK(me.one_host);
+    CHECK(me.host == "127.0.0.1");
+  }
+  {
+    const Variable address("MASTER_ADDR", "10.1.2.3"), several("SLURM_NNODES", "2");
+    me = core::ProcessRank::from_environment();
+    CHECK(me.host == "10.1.2.3");
+    CHECK(!me.one_host);
+  }
+  {
+    const Variable size("WORLD_SIZE", "2"), first("RANK", "0");
+    me = core::ProcessRank::from_environment(); // torchrun under srun
+    CHECK(me.ranks == 2);
+    CHECK(me.rank == 0);
+  }
+  const Variable script("ENVIRONMENT", "BATCH");
+  CHECK(core::ProcessRank::from_environment().ranks == 1);
+  const Variable step("SLURM_STEP_ID", "0");
+  CHECK(core::ProcessRank::from_environment().ranks == 4);
+}
+
+TEST_CASE("the first host of Slurm's lists") {
+  CHECK(core::first_slurm_host("node3") == "node3");
+  CHECK(core::first_slurm_host("node3,node4") == "node3");
+  CHECK(core::first_slurm_host("node[003-007,9],other") == "node003");
+  CHECK(core::first_slurm_host("node[12]") == "node12");
+  CHECK(core::first_slurm_host("rack[1-2]-gpu,x") == "rack1-gpu");
+  CHECK(core::first_slurm_host("one,node[1-2]") == "one");
+  for (const char* broken : {"node[1", "node[]", "node[,2]"})
+    CHECK_THROWS_WITH_AS(
+        core::first_slurm_host(broken),
+        fmt::format("SLURM_JOB_NODELIST={}: expected hosts such as node[01-04]; or set MASTER_ADDR", broken).c_str(),
+        Error);
 }

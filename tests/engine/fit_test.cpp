@@ -126,7 +126,11 @@ TEST_CASE("layers go to the GPU as far as they fit, and the largest context fits
   config.context += 256;
   CHECK_FALSE(engine::fit(model.program, config, room_of(cpu - 1e8)).fits);
   CHECK(engine::what_would_fit(model.program, lacking, 1'235'814'400) ==
-        fmt::format("-c {} fits", lacking.largest_context));
+        fmt::format("-c {} fits; -ctk q8_0 -ctv q8_0 has room for -c 8192 and costs about 0.0005 nats a token",
+                    lacking.largest_context));
+  const engine::Fit narrow = engine::fit(model.program, lacking.config, room_of(cpu - 1.9e8));
+  CHECK(engine::what_would_fit(model.program, narrow, 1'235'814'400).find("; -ctk q4_0 -ctv q4_0 has room") !=
+        std::string::npos);
 
   const engine::Fit hopeless = engine::fit(model.program, config, room_of(8e8));
   CHECK(engine::what_would_fit(model.program, hopeless, 1'235'814'400).find("of it would fit with -c 4096") !=
@@ -294,6 +298,15 @@ TEST_CASE("a model on the GPU reads prompts in long batches where these take lit
   CHECK(fit(40e9, {.gpu_layers = 3, .long_batch = 2048}).config.max_batch == 512);
   CHECK(fit(0, {.long_batch = 2048}).config.max_batch == 512); // on the CPU
   CHECK(longer.largest_context == usual.largest_context);
+
+  const auto fit_two = [&](double second) {
+    engine::Room room = room_of(64e9, 40e9);
+    room.gpus = {40e9, second};
+    return engine::fit(model.program, config, room, {.ranks = 2, .long_batch = 2048});
+  };
+  const engine::Fit shared = fit_two(40e9);
+  CHECK(shared.config.max_batch == 2048);
+  CHECK(fit_two(static_cast<double>(shared.ranks[1].need.total())).config.max_batch == 512);
 }
 
 TEST_CASE("draft heads that are to guess count, and leave less room for the model") {

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
 
 using namespace ridge;
 
@@ -33,4 +34,17 @@ TEST_CASE("a control group of the first version has a limit in another file") {
 TEST_CASE("what is available is no more than what the machine has") {
   CHECK(engine::available_memory() > 0);
   CHECK(engine::available_memory() <= engine::memory_bytes("MemTotal"));
+}
+
+TEST_CASE("a CPU without a name has the machine's, else its numbers") {
+  const tests::TemporaryFolder folder;
+  const auto name = [&] { return engine::cpu_name(folder.path()); };
+  std::filesystem::create_directories(folder / "proc/device-tree");
+  CHECK(name().empty());
+  folder.write("proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n");
+  CHECK(name() == "arm64 0x41 0xd4f");
+  folder.write("proc/device-tree/model", std::string("Raspberry Pi 5\0", 15));
+  CHECK(name() == "Raspberry Pi 5");
+  folder.write("proc/cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC\n");
+  CHECK(name() == "AMD EPYC");
 }

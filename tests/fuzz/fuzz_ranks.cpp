@@ -1,8 +1,8 @@
 // Connections to rank 0 while it waits: raw bytes, or hostile claims after a valid handshake. Only a connection that
 // knows the secret may end the wait.
 #include "core/error.h"
-#include "core/parallel/joining.h"
-#include "core/parallel/secret.h"
+#include "core/parallel/processes/joining.h"
+#include "core/parallel/processes/secret.h"
 #include "support/http/socket.h"
 
 #include <atomic>
@@ -53,7 +53,7 @@ core::Mac mac_of_claim(std::string_view challenge, std::string_view proof, std::
 
 void send_claim(tests::Socket& socket, std::string_view data) {
   const std::string challenge(32, 'c');
-  if (!socket.send("rdg2" + challenge)) return;
+  if (!socket.send("rdg3" + challenge)) return;
   const std::string proof = socket.next(kProofBytes);
   if (proof.size() != kProofBytes || data.size() < kClaimsBytes) return; // restarting
   std::string claims(data.substr(0, kClaimsBytes));

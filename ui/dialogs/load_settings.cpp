@@ -1,5 +1,6 @@
 #include "ui/dialogs/load_settings.h"
 
+#include "core/kv_type.h"
 #include "core/strings/units.h"
 #include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
@@ -32,11 +33,11 @@ void field(const char* label, const char* help, const std::string& value = "") {
   ImGui::SetNextItemWidth(value.empty() ? width : width - px(72));
 }
 
-bool choice(const char* id, std::string& value, std::initializer_list<const char*> values) {
+bool choice(const char* id, std::string& value, const std::vector<std::string>& values) {
   bool changed = false;
   if (!ImGui::BeginCombo(id, value.c_str())) return false;
-  for (const char* each : values) {
-    const bool taken = ImGui::Selectable(each, value == each);
+  for (const std::string& each : values) {
+    const bool taken = ImGui::Selectable(each.c_str(), value == each);
     record_widget_position(each);
     if (taken && value != each) {
       value = each;
@@ -113,11 +114,12 @@ bool LoadSettings::draw_fields(const core::Snapshot& now) {
     changed = true;
   }
   record_widget_position("context");
-  field("Keys", "how the KV cache keeps keys: q8_0 takes about half of f16");
-  changed |= choice("##keys", options_.k_type, {"f16", "q8_0", "f32"});
+  field("Keys", "how the KV cache keeps keys: q8_0 takes about half of f16, q4_0 about a quarter");
+  const std::vector<std::string> types = core::kv_type_names();
+  changed |= choice("##keys", options_.k_type, types);
   record_widget_position("keys");
   field("Values", "how the KV cache keeps values");
-  changed |= choice("##values", options_.v_type, {"f16", "q8_0", "f32"});
+  changed |= choice("##values", options_.v_type, types);
   if (!now.gpus.empty()) {
     field("Runs on", "auto: a GPU that has room, else the CPU");
     changed |= choice("##device", options_.device, {"auto", "cuda", "cpu"});

@@ -2,6 +2,7 @@
 #include "app/terminal/chat/chat.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
+#include "core/kv_type.h"
 #include "core/strings/closest.h"
 #include "core/strings/printable.h"
 #include "engine/adapters/adapters.h"
@@ -169,8 +170,8 @@ std::vector<Chat::Setting> Chat::settings() {
           o.*field = text;
         });
   };
-  word("cache-type-k", {"f16", "f32", "q8_0"}, &Model::k_type);
-  word("cache-type-v", {"f16", "f32", "q8_0"}, &Model::v_type);
+  word("cache-type-k", core::kv_type_names(), &Model::k_type);
+  word("cache-type-v", core::kv_type_names(), &Model::v_type);
   word("spec", {"auto", "off", "mtp", "ngram", "draft"}, &Model::speculation);
   return all;
 }

@@ -4,6 +4,7 @@
 #include "core/parallel/communicator.h"
 #include "kernels/cpu/executor/lowering.h"
 #include "kernels/cpu/executor/threads.h"
+#include "kernels/cpu/formats/byte_dots.h"
 #include "kernels/cpu/formats/targets.h"
 
 #include <fmt/format.h>
@@ -15,8 +16,12 @@
 namespace ridge::kernels::cpu {
 
 std::string_view instruction_set() {
+#if HWY_ARCH_ARM // Highway's names are of what the compiler was allowed
+  return byte_dots() == ByteDots::i8mm ? "NEON i8mm" : byte_dots() == ByteDots::dotprod ? "NEON dotprod" : "NEON";
+#else
   const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
   return hwy::TargetName(usable & -usable); // lowest bit: best target
+#endif
 }
 
 namespace {

@@ -21,7 +21,7 @@ struct MemoryUse {
 };
 MemoryUse memory_use(const core::Program& program, const core::ExecutorConfig& config);
 
-// Chosen at run time, e.g. "AVX3_DL".
+// Chosen at run time, e.g. "AVX3_DL" or "NEON i8mm".
 std::string_view instruction_set();
 
 } // namespace ridge::kernels::cpu

@@ -71,10 +71,14 @@ void Lowering::allocate_scratch() {
   segment_tokens_ = std::max<int64_t>(1, kAttentionRows / largest_group);
   for (const core::KvLayer& kv : program_.kv_layers)
     scratch_bytes =
-        std::max(scratch_bytes, 4 * cpu::attention_scratch(segment_tokens_ * largest_group, kv.k_dim, kv.v_dim));
+        std::max(scratch_bytes, 4 * (attention_tile(kv.k_dim, kv.v_dim) +
+                                     cpu::attention_scratch(segment_tokens_ * largest_group, kv.k_dim, kv.v_dim)));
   for (const core::Op& op : program_.ops) {
-    if (const auto* index = std::get_if<core::IndexParams>(&op.params))
-      scratch_bytes = std::max(scratch_bytes, 4 * cpu::attention_scratch(index->heads, 0, 0));
+    if (const auto* index = std::get_if<core::IndexParams>(&op.params)) {
+      const int64_t dim = program_.kv_layers[index->layer].k_dim;
+      scratch_bytes =
+          std::max(scratch_bytes, 4 * (attention_tile(dim, 0) + cpu::attention_scratch(index->heads, dim, 0)));
+    }
     if (const auto* delta = std::get_if<core::DeltaParams>(&op.params))
       scratch_bytes = std::max<int64_t>(scratch_bytes, 12 * delta->dim);
     if (const auto* scan = std::get_if<core::ScanParams>(&op.params))
@@ -91,7 +95,8 @@ AttentionTask Lowering::attention_task(const core::AttentionParams& params, int 
   task.k_dim = kv.k_dim;
   task.v_dim = kv.v_dim;
   task.params = &params;
-  task.scratch = attention_scratch(thread);
+  task.tile = attention_scratch(thread);
+  task.scratch = task.tile + attention_tile(kv.k_dim, kv.v_dim);
   return task;
 }
 

@@ -11,6 +11,14 @@
 namespace ridge::kernels::cpu {
 namespace {
 
+HWY_INLINE void pause() {
+#ifdef __aarch64__ // some ten ns, as x86's; `yield` takes none
+  asm volatile("isb");
+#else
+  hwy::Pause();
+#endif
+}
+
 // OpenMP's barrier spins for milliseconds and takes cores from the threads it waits for. This one spins for about a
 // small op, then sleeps.
 class Barrier {
@@ -27,7 +35,7 @@ class Barrier {
     }
     for (int spin = 0; spin < kSpins; ++spin) {
       if (phase_.load(std::memory_order_acquire) != phase) return;
-      hwy::Pause();
+      pause();
     }
     phase_.wait(phase, std::memory_order_acquire);
   }

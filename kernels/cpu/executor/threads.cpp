@@ -67,18 +67,19 @@ int Processors::threads() const {
 }
 
 Processors find_processors(const std::vector<int>& usable, const std::string& root) {
-  std::set<std::string> cores;
+  std::set<std::string> cores, capacities;
   for (const int processor : usable) {
-    const std::string number = std::to_string(processor);
-    std::string siblings;
-    std::getline(std::ifstream(root + "/sys/devices/system/cpu/cpu" + number + "/topology/thread_siblings_list"),
-                 siblings);
+    const std::string number = std::to_string(processor), folder = root + "/sys/devices/system/cpu/cpu" + number;
+    std::string siblings, capacity;
+    std::getline(std::ifstream(folder + "/topology/thread_siblings_list"), siblings);
     cores.insert(siblings.empty() ? number : siblings);
+    std::getline(std::ifstream(folder + "/cpu_capacity"), capacity); // arm64
+    capacities.insert(capacity);
   }
   return {.usable = static_cast<int>(usable.size()),
           .cores = static_cast<int>(cores.size()),
           .limit = limit_of_groups(root),
-          .hybrid = std::filesystem::exists(root + "/sys/devices/cpu_atom")};
+          .hybrid = capacities.size() > 1 || std::filesystem::exists(root + "/sys/devices/cpu_atom")};
 }
 
 const Processors& processors() {

@@ -6,9 +6,12 @@
 #define RIDGE_CPU_FORMATS_INL_H
 #endif
 
+#include "kernels/cpu/formats/dots_neon-inl.h"
 #include "kernels/cpu/formats/unpack-inl.h"
 #include "kernels/cpu/formats/unpack_avx2-inl.h"
 #include "kernels/cpu/formats/unpack_codebook-inl.h"
+#include "kernels/cpu/formats/unpack_codebook_neon-inl.h"
+#include "kernels/cpu/formats/unpack_neon-inl.h"
 #include "kernels/cpu/formats/unpack_planar-inl.h"
 #include "kernels/cpu/formats/unpack_wide-inl.h"
 #include "quant/all_formats.h"
@@ -41,20 +44,28 @@ struct DotInput {
         bias(kGroup == 16 ? x.bias16() : x.bias32()) {}
 };
 
+// Adds products to sums of whole vectors of 16 columns or more. Inputs' codes are never −128; their low halves may be.
+template <typename Format, ByteDots kDots, bool kLow>
+HWY_INLINE VI dot(VI sum, VI code, VI value) {
+#if RIDGE_NEON
+  return dot16<kDots, !kLow>(sum, code, value);
+#else // a small bias implies at most six bits
+  return Unpacker<Format>::kBias < 128 ? dot4_small(sum, code, value) : dot4(sum, code, value);
+#endif
+}
+
 // total += chunk · x[column …].
-template <typename Format>
+template <typename Format, ByteDots kDots>
 HWY_INLINE void add_chunk(const Chunk& chunk, int64_t column, const DotInput<Format::kScaleWeights>& x,
                           VF (&total)[kSumVectors]) {
   constexpr int kBias = Unpacker<Format>::kBias;
-  const auto dot = [](VI sum, VI code, VI value) HWY_ATTR { // a small bias implies at most six bits
-    return kBias < 128 ? dot4_small(sum, code, value) : dot4(sum, code, value);
-  };
   VI dots[kCodeVectors], sums[kSumVectors];
   for (int64_t j = 0; j < kCodeVectors; ++j)
-    dots[j] = dot(hn::Zero(kI), chunk.code[j], load_int(x.code + column + 4 * kLanes * j));
+    dots[j] = dot<Format, kDots, false>(hn::Zero(kI), chunk.code[j], load_int(x.code + column + 4 * kLanes * j));
   if (x.low)
     for (int64_t j = 0; j < kCodeVectors; ++j)
-      dots[j] = dot(hn::ShiftLeft<8>(dots[j]), chunk.code[j], load_int(x.low + column + 4 * kLanes * j));
+      dots[j] =
+          dot<Format, kDots, true>(hn::ShiftLeft<8>(dots[j]), chunk.code[j], load_int(x.low + column + 4 * kLanes * j));
   add_groups<Format::kScaleWeights>(dots, sums);
   for (int64_t j = 0; j < kSumVectors; ++j) {
     const int64_t at = column / 16 + j * kLanes;
@@ -64,7 +75,7 @@ HWY_INLINE void add_chunk(const Chunk& chunk, int64_t column, const DotInput<For
   }
 }
 
-template <typename Format, bool kOne>
+template <typename Format, ByteDots kDots, bool kOne>
 HWY_INLINE void dot_rows(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const QuantizedRow* x,
                          int64_t tokens, float* const* out) {
   using Input = DotInput<Format::kScaleWeights>;
@@ -82,19 +93,48 @@ HWY_INLINE void dot_rows(const std::byte* rows, int64_t row_bytes, int64_t count
       prefetch<kChunk / Format::kWeights * sizeof(Format)>(blocks.get());
       Chunk chunk;
       Unpacker<Format>::unpack(blocks.get(), chunk);
-      for (int64_t t = 0; t < tokens; ++t) add_chunk<Format>(chunk, column, inputs[t], totals[t]);
+      for (int64_t t = 0; t < tokens; ++t) add_chunk<Format, kDots>(chunk, column, inputs[t], totals[t]);
     }
     for (int64_t t = 0; t < tokens; ++t) out[t][r] = join<Format::kScaleWeights>(totals[t]);
   }
 }
 
+template <typename Format, ByteDots kDots>
+void dot_codes_by(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const QuantizedRow* x,
+                  int64_t tokens, float* const* out) {
+  if (tokens == 1)
+    dot_rows<Format, kDots, true>(rows, row_bytes, count, cols, x, 1, out);
+  else
+    dot_rows<Format, kDots, false>(rows, row_bytes, count, cols, x, tokens, out);
+}
+
 template <typename Format>
 void dot_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t cols, const QuantizedRow* x,
                int64_t tokens, float* const* out) {
-  if (tokens == 1)
-    dot_rows<Format, true>(rows, row_bytes, count, cols, x, 1, out);
-  else
-    dot_rows<Format, false>(rows, row_bytes, count, cols, x, tokens, out);
+#if RIDGE_NEON
+  if (byte_dots() != ByteDots::basic)
+    return dot_codes_by<Format, ByteDots::dotprod>(rows, row_bytes, count, cols, x, tokens, out);
+#endif
+  dot_codes_by<Format, ByteDots::basic>(rows, row_bytes, count, cols, x, tokens, out);
+}
+
+// code[r]: kChunk columns of row `first` + r. panel: CodePanel::code from the first of these columns.
+HWY_INLINE void transpose_codes(const uint8_t (&code)[16][kChunk], uint8_t (*panel)[4], int64_t first) {
+#if RIDGE_NEON
+  if (byte_dots() == ByteDots::i8mm) {
+    for (int64_t w = 0; w < kChunk / 8; w += 2)
+      for (int64_t r = 0; r < 16; r += 2) {
+        const auto a = vreinterpretq_u64_u8(vld1q_u8(code[r] + 8 * w));
+        const auto b = vreinterpretq_u64_u8(vld1q_u8(code[r + 1] + 8 * w));
+        vst1q_u8(panel[2 * (w * kPanelRows + first + r)], vreinterpretq_u8_u64(vzip1q_u64(a, b)));
+        vst1q_u8(panel[2 * ((w + 1) * kPanelRows + first + r)], vreinterpretq_u8_u64(vzip2q_u64(a, b)));
+      }
+    return;
+  }
+#endif
+  for (int64_t w = 0; w < kChunk / 4; w += 16)
+    transpose16(reinterpret_cast<const uint32_t*>(code[0]) + w, kChunk / 4,
+                reinterpret_cast<uint32_t*>(panel[w * kPanelRows + first]), kPanelRows);
 }
 
 template <typename Format>
@@ -104,7 +144,7 @@ void pack_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t
   constexpr int64_t kStep = Format::kScaleWeights / 16; // scales of 32 are duplicated
   alignas(64) uint8_t code[16][kChunk];
   alignas(64) float scale[16][kChunk / 16], offset[16][kChunk / 16], spread[kChunk / 16][16];
-  const VI bias = hn::Set(kI, (128 - Unpack::kBias) * 0x01010101);
+  const VI bias = hn::Set(kI, kSignedCodes ? 0 : (128 - Unpack::kBias) * 0x01010101);
   const int64_t end = std::min(first_col + kCodePanelCols, round_up(cols, kChunk));
   for (int64_t half = 0; half < kPanelRows; half += 16) {
     for (int64_t column = first_col; column < end; column += kChunk) {
@@ -119,10 +159,8 @@ void pack_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t
           if constexpr (Format::kHasOffset) hn::StoreU(chunk.offset[j], kF, offset[r] + kLanes * j);
         }
       }
-      const int64_t word = (column - first_col) / 4, group = (column - first_col) / Format::kScaleWeights;
-      for (int64_t w = 0; w < kChunk / 4; w += 16)
-        transpose16(reinterpret_cast<const uint32_t*>(code[0]) + w, kChunk / 4,
-                    reinterpret_cast<uint32_t*>(panel.code[word + w][half]), kPanelRows);
+      const int64_t group = (column - first_col) / Format::kScaleWeights;
+      transpose_codes(code, panel.code[(column - first_col) / 4], half);
       const auto keep = [&](const float(&from)[16][kChunk / 16], float(*to)[kPanelRows]) HWY_ATTR {
         transpose16(reinterpret_cast<const uint32_t*>(from[0]), kChunk / 16, reinterpret_cast<uint32_t*>(spread[0]),
                     16);
@@ -181,10 +219,10 @@ HWY_INLINE void decode_piece(const std::byte* row, int64_t cols, int64_t column,
       hn::StoreU(chunk.scale[j], kF, scale + kLanes * j);
       if constexpr (Format::kHasOffset) hn::StoreU(chunk.offset[j], kF, offset + kLanes * j);
     }
-    const hn::Rebind<uint8_t, FloatTag> bytes;
+    const hn::Rebind<CodeByte, FloatTag> bytes;
     const VI bias = hn::Set(kI, Unpacker<Format>::kBias);
     for (int64_t i = 0; i < kChunk; i += kLanes) {
-      const VI q = hn::Sub(hn::PromoteTo(kI, hn::LoadU(bytes, code + i)), bias);
+      const VI q = hn::Sub(hn::PromoteTo(kI, hn::LoadU(bytes, reinterpret_cast<const CodeByte*>(code) + i)), bias);
       VF w = hn::Mul(hn::Set(kF, scale[i / 16]), hn::ConvertTo(kF, q));
       if constexpr (Format::kHasOffset) w = hn::Add(w, hn::Set(kF, offset[i / 16]));
       hn::StoreU(w, kF, out + i);

@@ -45,9 +45,10 @@ struct QuantizedRow {
   float* floats(int64_t i) const { return reinterpret_cast<float*>(data + cols + i * (cols / 4)); } // [cols / 16]
 };
 
-// Transposed: a vector holds four consecutive weights of each of 16 rows.
+// Transposed: a vector holds four consecutive weights of each of its rows; for ByteDots::i8mm eight, so that rows of
+// `code` come in pairs.
 struct alignas(64) CodePanel {
-  uint8_t code[kCodePanelCols / 4][kPanelRows][4]; // code + 128
+  uint8_t code[kCodePanelCols / 4][kPanelRows][4]; // code + 128; on arm64 signed
   float scale[kCodePanelCols / 16][kPanelRows];    // per 16 or 32 columns
   float offset[kCodePanelCols / 16][kPanelRows];
 };
@@ -126,8 +127,9 @@ struct RecurrentKernels {
 const RecurrentKernels& recurrent_kernels();
 
 // Keys: blocks of 16 positions, [k_dim][16], so that a vector holds one dimension of 16 positions. Values: rows of
-// v_dim padded to 16. In q8_0 codes precede the f16 scales, [k_dim / 32][16] or [v_dim / 32]. Lengths are multiples of
-// kPositionTile.
+// v_dim padded to 16. Types with blocks of 32 (core/kv_type.h) have codes, then fifth bits, f16 scales and f16 minima
+// where the type has them, each part by block and for keys [16]. In 4 and 5 bits byte i of a block has the low bits of
+// elements i and, above, i + 16; byte i of the fifth bits those of 8 elements. Lengths are multiples of kPositionTile.
 inline constexpr int64_t kKeyBlock = 16;
 inline constexpr int64_t kPositionTile = 32;
 inline constexpr int64_t kAttentionBlock = 128;
@@ -150,9 +152,13 @@ struct AttentionTask {
   const float* sinks;  // [group] or null
   const float* biases; // [group][2 * reach + 1] or null
   float* scratch;      // attention_scratch floats, 64-byte aligned
+  float* tile;         // kPositionTile keys or values in f32
 };
 constexpr int64_t attention_scratch(int64_t rows, int64_t k_dim, int64_t v_dim) {
   return rows * (round_up(k_dim, 16) + round_up(v_dim, 16) + kAttentionBlock) + round_up(2 * rows, 16);
+}
+constexpr int64_t attention_tile(int64_t k_dim, int64_t v_dim) {
+  return kPositionTile * std::max(round_up(k_dim, 16), round_up(v_dim, 16));
 }
 
 struct AttentionKernels {

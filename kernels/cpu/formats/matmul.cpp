@@ -1,21 +1,22 @@
 // Matrix tiles: a panel of 32 unpacked rows times several tokens.
 //
-// A vector holds weights of 16 rows against four broadcast bytes of a token: no sum crosses lanes. Byte dot products
-// need an unsigned operand, so codes are stored plus 128 and integer sums start at −128 × Σ activations.
+// A vector holds weights of several rows against four broadcast bytes of a token: no sum crosses lanes. x86's byte dot
+// products need an unsigned operand, so codes are stored plus 128 and integer sums start at −128 × Σ activations.
 #include "kernels/cpu/formats/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/formats/matmul.cpp"
 #include <hwy/foreach_target.h>
 
+#include "kernels/cpu/formats/dots_neon-inl.h"
 #include "kernels/cpu/formats/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
-// The sums fill the registers (32 with AVX-512, else 16).
-inline constexpr int kTileTokens = RIDGE_WIDE ? 6 : 2, kWideTileTokens = RIDGE_WIDE ? 4 : 1;
+// The sums fill the registers.
+inline constexpr int kTileTokens = RIDGE_WIDE ? 6 : kManyRegisters ? 4 : 2, kWideTileTokens = kManyRegisters ? 4 : 1;
 
 template <int kTokens>
 HWY_INLINE void load_sums(const float* sums, bool begins, VF (&total)[2][kTokens]) {
@@ -31,10 +32,63 @@ HWY_INLINE void store_sums(const VF (&total)[2][kTokens], float* sums) {
     for (int v = 0; v < 2; ++v) hn::StoreU(total[v][t], kF, sums + t * kPartialSums * kPanelRows + v * kLanes);
 }
 
-template <int kTokens, bool kScale16, bool kHasOffset, bool kWide>
+// Integer sums of a group of columns from `column`, for 2 kLanes rows from `weights`. low and bias: of wide inputs, and
+// where codes are unsigned.
+template <ByteDots kDots, int kGroup, bool kWide, int kTokens>
+HWY_INLINE void multiply_group(const uint8_t* weights, int64_t column, const int8_t* const (&code)[kTokens],
+                               const int8_t* const (&low)[kTokens],
+                               [[maybe_unused]] const int32_t* const (&bias)[kTokens], VI (&dot)[2][kTokens]) {
+#if RIDGE_NEON
+  const int8_t* x[kTokens];
+  HWY_UNROLL(8)
+  for (int t = 0; t < kTokens; ++t) {
+    dot[0][t] = dot[1][t] = hn::Zero(kI);
+    x[t] = code[t] + column;
+  }
+  add_group<kDots, true, kGroup>(weights, x, dot);
+  if constexpr (kWide) {
+    HWY_UNROLL(8)
+    for (int t = 0; t < kTokens; ++t) {
+      for (int v = 0; v < 2; ++v) dot[v][t] = hn::ShiftLeft<8>(dot[v][t]);
+      x[t] = low[t] + column;
+    }
+    add_group<kDots, false, kGroup>(weights, x, dot);
+  }
+#else
+  VI high[2][kTokens]; // wide: 256 * high + dot
+  HWY_UNROLL(8)
+  for (int t = 0; t < kTokens; ++t) {
+    dot[0][t] = dot[1][t] = hn::Set(kI, bias[t][column / 16]);
+    if constexpr (kWide) high[0][t] = high[1][t] = hn::Zero(kI);
+  }
+  HWY_UNROLL(8)
+  for (int k = 0; k < kGroup; k += 4, weights += 4 * kPanelRows) {
+    const VI w0 = load_int(weights), w1 = load_int(weights + 4 * kLanes);
+    HWY_UNROLL(8)
+    for (int t = 0; t < kTokens; ++t) {
+      const VI a = broadcast4((kWide ? low : code)[t] + column + k);
+      dot[0][t] = dot4(dot[0][t], w0, a);
+      dot[1][t] = dot4(dot[1][t], w1, a);
+      if constexpr (kWide) {
+        const VI h = broadcast4(code[t] + column + k);
+        high[0][t] = dot4(high[0][t], w0, h);
+        high[1][t] = dot4(high[1][t], w1, h);
+      }
+    }
+  }
+  if constexpr (kWide) {
+    HWY_UNROLL(8)
+    for (int t = 0; t < kTokens; ++t)
+      for (int v = 0; v < 2; ++v) dot[v][t] = hn::Add(hn::ShiftLeft<8>(high[v][t]), dot[v][t]);
+  }
+#endif
+}
+
+template <int kTokens, ByteDots kDots, bool kScale16, bool kHasOffset, bool kWide>
 void codes_tile(const CodePanel& panel, int64_t first_row, int64_t first_col, int64_t cols, const QuantizedRow* x,
                 float* sums) {
   constexpr int kGroup = kScale16 ? 16 : 32, kParts = kChunk / kGroup;
+  constexpr int kRowBytes = kDots == ByteDots::i8mm ? 8 : 4;
   const int8_t *code[kTokens], *low[kTokens];
   const float *scale[kTokens], *sum[kTokens];
   const int32_t* bias[kTokens];
@@ -51,34 +105,13 @@ void codes_tile(const CodePanel& panel, int64_t first_row, int64_t first_col, in
     load_sums(sums + part * kPanelRows + first_row, first_col == 0, total);
     for (int64_t g = part; g < cols / kGroup; g += kParts) {
       const int64_t at = g * (kGroup / 16);
-      VI dot[2][kTokens], high[2][kTokens]; // wide: 256 * high + dot
-      HWY_UNROLL(8)
-      for (int t = 0; t < kTokens; ++t) {
-        dot[0][t] = dot[1][t] = hn::Set(kI, bias[t][at]);
-        if constexpr (kWide) high[0][t] = high[1][t] = hn::Zero(kI);
-      }
-      HWY_UNROLL(8)
-      for (int k = 0; k < kGroup / 4; ++k) {
-        const uint8_t* weights = panel.code[g * (kGroup / 4) + k][first_row];
-        const VI w0 = load_int(weights), w1 = load_int(weights + 4 * kLanes);
-        HWY_UNROLL(8)
-        for (int t = 0; t < kTokens; ++t) {
-          const VI a = broadcast4((kWide ? low : code)[t] + g * kGroup + 4 * k);
-          dot[0][t] = dot4(dot[0][t], w0, a);
-          dot[1][t] = dot4(dot[1][t], w1, a);
-          if constexpr (kWide) {
-            const VI h = broadcast4(code[t] + g * kGroup + 4 * k);
-            high[0][t] = dot4(high[0][t], w0, h);
-            high[1][t] = dot4(high[1][t], w1, h);
-          }
-        }
-      }
+      VI dot[2][kTokens];
+      multiply_group<kDots, kGroup, kWide>(panel.code[g * (kGroup / 4)][0] + first_row * kRowBytes, g * kGroup, code,
+                                           low, bias, dot);
       const VF s0 = hn::LoadU(kF, panel.scale[g] + first_row), s1 = hn::LoadU(kF, panel.scale[g] + first_row + kLanes);
       HWY_UNROLL(8)
       for (int t = 0; t < kTokens; ++t) {
         const VF factor = hn::Set(kF, scale[t][at]);
-        if constexpr (kWide)
-          for (int v = 0; v < 2; ++v) dot[v][t] = hn::Add(hn::ShiftLeft<8>(high[v][t]), dot[v][t]);
         total[0][t] = hn::MulAdd(hn::Mul(hn::ConvertTo(kF, dot[0][t]), s0), factor, total[0][t]);
         total[1][t] = hn::MulAdd(hn::Mul(hn::ConvertTo(kF, dot[1][t]), s1), factor, total[1][t]);
       }
@@ -128,7 +161,7 @@ HWY_INLINE void with_tokens(int64_t tokens, const Tile& tile) {
     with_tokens<kTokens - 1>(tokens, tile);
 }
 
-template <bool kScale16, bool kHasOffset, bool kWide>
+template <ByteDots kDots, bool kScale16, bool kHasOffset, bool kWide>
 struct CodesTile {
   const CodePanel& panel;
   int64_t first_col, cols;
@@ -137,7 +170,7 @@ struct CodesTile {
   template <int kTokens>
   void run() const {
     for (int64_t row = 0; row < kPanelRows; row += 2 * kLanes)
-      codes_tile<kTokens, kScale16, kHasOffset, kWide>(panel, row, first_col, cols, x, sums);
+      codes_tile<kTokens, kDots, kScale16, kHasOffset, kWide>(panel, row, first_col, cols, x, sums);
   }
 };
 
@@ -159,31 +192,43 @@ HWY_INLINE int64_t tile_tokens(int64_t left, int64_t most) {
   return (left + tiles - 1) / tiles;
 }
 
-template <bool kScale16, bool kHasOffset, bool kWide>
+template <ByteDots kDots, bool kScale16, bool kHasOffset, bool kWide>
 void multiply_codes(const CodePanel& panel, int64_t first_col, int64_t cols, const QuantizedRow* x, int64_t tokens,
                     float* sums) {
   constexpr int kMax = kWide ? kWideTileTokens : kTileTokens;
   for (int64_t t = 0; t < tokens;) {
     const int64_t n = tile_tokens(tokens - t, kMax);
-    const CodesTile<kScale16, kHasOffset, kWide> tile{panel, first_col, cols, x + t,
-                                                      sums + t * kPartialSums * kPanelRows};
+    const CodesTile<kDots, kScale16, kHasOffset, kWide> tile{panel, first_col, cols, x + t,
+                                                             sums + t * kPartialSums * kPanelRows};
     with_tokens<kMax>(n, tile);
     t += n;
   }
 }
 
-template <bool kWide>
+template <ByteDots kDots, bool kWide>
 void codes_of(const CodePanel& panel, bool scale16, bool has_offset, int64_t first_col, int64_t cols,
               const QuantizedRow* x, int64_t tokens, float* sums) {
-  const auto multiply = scale16
-                            ? (has_offset ? multiply_codes<true, true, kWide> : multiply_codes<true, false, kWide>)
-                            : (has_offset ? multiply_codes<false, true, kWide> : multiply_codes<false, false, kWide>);
+  const auto multiply =
+      scale16 ? (has_offset ? multiply_codes<kDots, true, true, kWide> : multiply_codes<kDots, true, false, kWide>)
+              : (has_offset ? multiply_codes<kDots, false, true, kWide> : multiply_codes<kDots, false, false, kWide>);
   multiply(panel, first_col, cols, x, tokens, sums);
+}
+
+template <ByteDots kDots>
+void codes_by(const CodePanel& panel, bool scale16, bool has_offset, int64_t first_col, int64_t cols,
+              const QuantizedRow* x, int64_t tokens, float* sums) {
+  (x[0].wide ? codes_of<kDots, true> : codes_of<kDots, false>)(panel, scale16, has_offset, first_col, cols, x, tokens,
+                                                               sums);
 }
 
 void codes(const CodePanel& panel, bool scale16, bool has_offset, int64_t first_col, int64_t cols,
            const QuantizedRow* x, int64_t tokens, float* sums) {
-  (x[0].wide ? codes_of<true> : codes_of<false>)(panel, scale16, has_offset, first_col, cols, x, tokens, sums);
+  auto* multiply = codes_by<ByteDots::basic>;
+#if RIDGE_NEON
+  if (byte_dots() == ByteDots::dotprod) multiply = codes_by<ByteDots::dotprod>;
+  if (byte_dots() == ByteDots::i8mm) multiply = codes_by<ByteDots::i8mm>;
+#endif
+  multiply(panel, scale16, has_offset, first_col, cols, x, tokens, sums);
 }
 
 void floats(const FloatPanel& panel, int64_t first_col, int64_t cols, const float* const* x, int64_t tokens,

@@ -37,6 +37,13 @@ HWY_INLINE void add_groups(const VI (&dots)[kCodeVectors], VI (&sums)[kSumVector
     // Element 4 i + j: columns 32 j + 16 i.
     sums[h].raw = _mm256_permutevar8x32_epi32(sum, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
   }
+#elif RIDGE_NEON
+  HWY_UNROLL(4)
+  for (int j = 0; j < 4; ++j) {
+    const VI* d = dots + 4 * j;
+    const int32x4_t sum = vpaddq_s32(vpaddq_s32(d[0].raw, d[1].raw), vpaddq_s32(d[2].raw, d[3].raw));
+    sums[j].raw = kGroup == 32 ? vaddq_s32(sum, vrev64q_s32(sum)) : sum;
+  }
 #else
   alignas(64) int32_t lanes[kChunk / 4], groups[kPartialSums];
   for (int64_t j = 0; j < kCodeVectors; ++j) hn::StoreU(dots[j], kI, lanes + j * kLanes);

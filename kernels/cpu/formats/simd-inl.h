@@ -6,6 +6,7 @@
 #define RIDGE_CPU_SIMD_INL_H
 #endif
 
+#include "kernels/cpu/formats/byte_dots.h"
 #include "kernels/cpu/formats/kernels.h"
 
 #include <hwy/cache_control.h>
@@ -13,8 +14,14 @@
 
 #include <cstring>
 
-// 1: 512-bit unpackers exist.
+// RIDGE_WIDE: 512-bit unpackers exist. RIDGE_NEON: arm64.
 #undef RIDGE_WIDE
+#undef RIDGE_NEON
+#if HWY_TARGET == HWY_NEON
+#define RIDGE_NEON 1
+#else
+#define RIDGE_NEON 0
+#endif
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 #define RIDGE_WIDE 1
 #else
@@ -33,6 +40,7 @@ using VI = hn::Vec<IntTag>;
 inline constexpr int64_t kLanes = hn::MaxLanes(FloatTag());
 inline constexpr FloatTag kF;
 inline constexpr IntTag kI;
+inline constexpr bool kManyRegisters = RIDGE_WIDE || RIDGE_NEON; // 32, else 16
 
 HWY_INLINE VI broadcast4(const void* p) {
   int32_t bits;
@@ -108,13 +116,16 @@ HWY_INLINE VF load_bfloat(const uint16_t* p) {
   const hn::Rebind<uint16_t, FloatTag> raw;
   return hn::BitCast(kF, hn::ShiftLeft<16>(hn::PromoteTo(kI, hn::LoadU(raw, p))));
 }
-HWY_INLINE VF load_levels(const uint8_t* p, bool upper, const float (&levels)[16], float d) {
-  const hn::Rebind<uint8_t, FloatTag> byte;
-  const VI bytes = hn::PromoteTo(kI, hn::LoadU(byte, p));
-  const VI code = upper ? hn::ShiftRight<4>(bytes) : hn::And(bytes, hn::Set(kI, 15));
-  const VF scale = hn::Set(kF, d);
+// levels[code] * scale
+HWY_INLINE VF look_up(const float (&levels)[16], VI code, VF scale) {
   if constexpr (kLanes == 16)
     return hn::TableLookupLanes(hn::Mul(scale, hn::LoadU(kF, levels)), hn::IndicesFromVec(kF, code));
+#if RIDGE_NEON
+  uint8x16x4_t table;
+  for (int i = 0; i < 4; ++i) table.val[i] = vreinterpretq_u8_f32(hn::Mul(scale, hn::LoadU(kF, levels + 4 * i)).raw);
+  const VI bytes_of = hn::Add(hn::Mul(code, hn::Set(kI, 0x04040404)), hn::Set(kI, 0x03020100));
+  return VF(vreinterpretq_f32_u8(vqtbl4q_u8(table, vreinterpretq_u8_s32(bytes_of.raw))));
+#endif
   if constexpr (kLanes == 8) {
     const auto place = hn::IndicesFromVec(kF, hn::And(code, hn::Set(kI, 7)));
     return hn::IfThenElse(hn::RebindMask(kF, hn::Gt(code, hn::Set(kI, 7))),
@@ -122,6 +133,11 @@ HWY_INLINE VF load_levels(const uint8_t* p, bool upper, const float (&levels)[16
                           hn::TableLookupLanes(hn::Mul(scale, hn::LoadU(kF, levels)), place));
   }
   return hn::Mul(scale, hn::GatherIndex(kF, levels, code));
+}
+HWY_INLINE VF load_levels(const uint8_t* p, bool upper, const float (&levels)[16], float d) {
+  const hn::Rebind<uint8_t, FloatTag> byte;
+  const VI bytes = hn::PromoteTo(kI, hn::LoadU(byte, p));
+  return look_up(levels, upper ? hn::ShiftRight<4>(bytes) : hn::And(bytes, hn::Set(kI, 15)), hn::Set(kF, d));
 }
 HWY_INLINE VF load_e4m3(const uint8_t* p, float d) {
   const hn::Rebind<uint8_t, FloatTag> byte;
@@ -161,6 +177,21 @@ HWY_INLINE void transpose16(const uint32_t* in, int64_t in_stride, uint32_t* out
     _mm512_storeu_si512(out + (c + 4) * out_stride, _mm512_shuffle_i32x4(high0, high1, 0x88));
     _mm512_storeu_si512(out + (c + 12) * out_stride, _mm512_shuffle_i32x4(high0, high1, 0xdd));
   }
+#elif RIDGE_NEON
+  for (int i = 0; i < 16; i += 4)
+    for (int j = 0; j < 16; j += 4) {
+      uint64x2_t a[4];
+      const auto row = [&](int r) HWY_ATTR { return vld1q_u32(in + (i + r) * in_stride + j); };
+      a[0] = vreinterpretq_u64_u32(vzip1q_u32(row(0), row(1)));
+      a[1] = vreinterpretq_u64_u32(vzip2q_u32(row(0), row(1)));
+      a[2] = vreinterpretq_u64_u32(vzip1q_u32(row(2), row(3)));
+      a[3] = vreinterpretq_u64_u32(vzip2q_u32(row(2), row(3)));
+      for (int c = 0; c < 4; ++c) {
+        const uint64x2_t low = a[c / 2], high = a[c / 2 + 2];
+        vst1q_u32(out + (j + c) * out_stride + i,
+                  vreinterpretq_u32_u64(c % 2 == 0 ? vzip1q_u64(low, high) : vzip2q_u64(low, high)));
+      }
+    }
 #else
   for (int i = 0; i < 16; ++i)
     for (int j = 0; j < 16; ++j) out[j * out_stride + i] = in[i * in_stride + j];

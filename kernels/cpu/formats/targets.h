@@ -1,9 +1,14 @@
 // Instruction sets; include before any Highway header.
 //
-// SCALAR, AVX2, AVX-512 and AVX3_DL (VNNI). Older x86 sets would cost compile time for CPUs from before 2013.
+// SCALAR, AVX2, AVX-512 and AVX3_DL (VNNI); on arm64 NEON (byte_dots.h). Older x86 sets would cost compile time for
+// CPUs from before 2013.
 #pragma once
 
 #define HWY_WANT_AVX3_DL
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+
+#ifdef __aarch64__ // NEON alone, so no dispatch, with which Highway would have the compiler assume AES
+#define TOOLCHAIN_MISS_SYS_AUXV_H
+#endif
 
 #include <hwy/targets.h>

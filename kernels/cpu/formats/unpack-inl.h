@@ -1,6 +1,6 @@
 // Unpacks 256 weights into byte codes, with a scale and offset per 16:
 //
-//   w[i] = scale[i / 16] * (code[i] - kBias) + offset[i / 16],   code unsigned
+//   w[i] = scale[i / 16] * (code[i] - kBias) + offset[i / 16],   code unsigned; on arm64 signed, and kBias 0
 //
 // The generic Unpacker uses the format's `unpack`; other headers specialize it.
 #if defined(RIDGE_CPU_UNPACK_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -14,11 +14,15 @@
 #include "kernels/cpu/formats/simd-inl.h"
 #include "quant/group.h"
 
+#include <type_traits>
+
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
 inline constexpr int64_t kScaleVectors = kSumVectors;
+inline constexpr bool kSignedCodes = RIDGE_NEON;
+using CodeByte = std::conditional_t<kSignedCodes, int8_t, uint8_t>;
 
 struct Chunk {
   VI code[kCodeVectors];
@@ -27,7 +31,7 @@ struct Chunk {
 
 template <typename Format>
 struct Unpacker {
-  static constexpr int kBias = 128;
+  static constexpr int kBias = kSignedCodes ? 0 : 128;
 
   static HWY_INLINE void unpack(const Format* blocks, Chunk& out) {
     alignas(64) int8_t code[kChunk];
@@ -40,7 +44,7 @@ struct Unpacker {
       std::memcpy(scale + 2 * g, group.scale, sizeof group.scale);
       if (Format::kHasOffset) std::memcpy(offset + 2 * g, group.offset, sizeof group.offset);
     }
-    const VI flip = hn::Set(kI, static_cast<int32_t>(0x80808080u)); // code + 128
+    const VI flip = hn::Set(kI, kSignedCodes ? 0 : static_cast<int32_t>(0x80808080u)); // code + 128
     for (int64_t j = 0; j < kCodeVectors; ++j) out.code[j] = hn::Xor(load_int(code + 4 * kLanes * j), flip);
     for (int64_t j = 0; j < kScaleVectors; ++j) {
       out.scale[j] = hn::LoadU(kF, scale + kLanes * j);

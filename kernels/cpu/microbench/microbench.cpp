@@ -7,6 +7,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/microbench/microbench.cpp"
 #include <hwy/foreach_target.h>
 
+#include "kernels/cpu/formats/dots_neon-inl.h"
 #include "kernels/cpu/formats/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -26,14 +27,33 @@ double multiply_floats(int64_t rounds, float start, float& sink) {
   return 2.0 * static_cast<double>(kLanes * kChains * rounds);
 }
 
-double multiply_bytes(int64_t rounds, int32_t start, int32_t& sink) {
+template <ByteDots kDots>
+HWY_INLINE VI multiply(VI sum, VI a, VI b) {
+#if RIDGE_NEON
+  if constexpr (kDots == ByteDots::i8mm)
+    return VI(smmla(sum.raw, vreinterpretq_s8_s32(a.raw), vreinterpretq_s8_s32(b.raw)));
+  return dot16<kDots, true>(sum, a, b);
+#else
+  return dot4(sum, a, b);
+#endif
+}
+
+template <ByteDots kDots>
+double multiply_bytes_by(int64_t rounds, int32_t start, int32_t& sink) {
   VI sums[kChains], factors[kChains];
   for (int i = 0; i < kChains; ++i) sums[i] = hn::Zero(kI), factors[i] = hn::Set(kI, start + i);
   const VI bytes = hn::Set(kI, start * 0x01030507);
   for (int64_t round = 0; round < rounds; ++round)
-    for (int i = 0; i < kChains; ++i) sums[i] = dot4(sums[i], bytes, factors[i]);
+    for (int i = 0; i < kChains; ++i) sums[i] = multiply<kDots>(sums[i], bytes, factors[i]);
   for (int i = 0; i < kChains; ++i) sink ^= hn::GetLane(sums[i]);
-  return 8.0 * static_cast<double>(kLanes * kChains * rounds);
+  return (kDots == ByteDots::i8mm ? 16.0 : 8.0) * static_cast<double>(kLanes * kChains * rounds);
+}
+double multiply_bytes(int64_t rounds, int32_t start, int32_t& sink) {
+#if RIDGE_NEON
+  if (byte_dots() == ByteDots::dotprod) return multiply_bytes_by<ByteDots::dotprod>(rounds, start, sink);
+  if (byte_dots() == ByteDots::i8mm) return multiply_bytes_by<ByteDots::i8mm>(rounds, start, sink);
+#endif
+  return multiply_bytes_by<ByteDots::basic>(rounds, start, sink);
 }
 
 // bytes: a multiple of 512.

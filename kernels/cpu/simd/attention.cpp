@@ -9,93 +9,23 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/simd/attention.cpp"
 #include <hwy/foreach_target.h>
 
-#include "core/half.h"
-#include "kernels/cpu/formats/simd-inl.h"
+#include "kernels/cpu/simd/cache_rows-inl.h"
 
 #include <hwy/contrib/math/math-inl.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
-inline constexpr int kScoreRows = RIDGE_WIDE ? 8 : 4;
-inline constexpr int kValueRows = RIDGE_WIDE ? 4 : 2;
+inline constexpr int kScoreRows = kManyRegisters ? 8 : 4;
+inline constexpr int kValueRows = kManyRegisters ? 4 : 2;
 inline constexpr int kValueVectors = 4;
 inline constexpr int kLatentRows = 4;
 static_assert(kPositionTile >= 2 * kLanes && kAttentionBlock % kPositionTile == 0);
-
-HWY_INLINE VF load_code(const int8_t* p) {
-  const hn::Rebind<int8_t, FloatTag> bytes;
-  return hn::ConvertTo(kF, hn::PromoteTo(kI, hn::LoadU(bytes, p)));
-}
-
-template <core::KvType kType>
-struct Keys {
-  const float* p;
-  Keys(const std::byte* keys, int64_t position, int64_t k_dim)
-      : p(reinterpret_cast<const float*>(keys) + position / kKeyBlock * kKeyBlock * k_dim + position % kKeyBlock) {}
-  HWY_INLINE VF load(int64_t d) const { return load_float(p + d * kKeyBlock); }
-};
-template <>
-struct Keys<core::KvType::f16> {
-  const uint16_t* p;
-  Keys(const std::byte* keys, int64_t position, int64_t k_dim)
-      : p(reinterpret_cast<const uint16_t*>(keys) + position / kKeyBlock * kKeyBlock * k_dim + position % kKeyBlock) {}
-  HWY_INLINE VF load(int64_t d) const { return load_half(p + d * kKeyBlock); }
-};
-template <>
-struct Keys<core::KvType::q8_0> {
-  const int8_t* codes;
-  const uint16_t* scales;
-  Keys(const std::byte* keys, int64_t position, int64_t k_dim) {
-    const std::byte* block = keys + position / kKeyBlock * kKeyBlock * core::head_bytes(core::KvType::q8_0, k_dim);
-    codes = reinterpret_cast<const int8_t*>(block) + position % kKeyBlock;
-    scales = reinterpret_cast<const uint16_t*>(block + kKeyBlock * k_dim) + position % kKeyBlock;
-  }
-  HWY_INLINE VF load(int64_t d) const {
-    return hn::Mul(load_code(codes + d * kKeyBlock), load_half(scales + d / core::kQ8Block * kKeyBlock));
-  }
-};
-
-template <core::KvType kType>
-struct Values {
-  const float* p;
-  int64_t stride;
-  Values(const std::byte* values, int64_t first, int64_t stride)
-      : p(reinterpret_cast<const float*>(values) + first * stride), stride(stride) {}
-  HWY_INLINE VF load(int64_t position, int64_t d) const { return load_float(p + position * stride + d); }
-};
-template <>
-struct Values<core::KvType::f16> {
-  const uint16_t* p;
-  int64_t stride;
-  Values(const std::byte* values, int64_t first, int64_t stride)
-      : p(reinterpret_cast<const uint16_t*>(values) + first * stride), stride(stride) {}
-  HWY_INLINE VF load(int64_t position, int64_t d) const { return load_half(p + position * stride + d); }
-};
-template <>
-struct Values<core::KvType::q8_0> {
-  const std::byte* p;
-  int64_t dim, row_bytes;
-  Values(const std::byte* values, int64_t first, int64_t dim)
-      : dim(dim), row_bytes(core::head_bytes(core::KvType::q8_0, dim)) {
-    p = values + first * row_bytes;
-  }
-  HWY_INLINE VF load(int64_t position, int64_t d) const {
-    const std::byte* row = p + position * row_bytes;
-    uint16_t scale;
-    std::memcpy(&scale, row + dim + d / core::kQ8Block * 2, 2);
-    const hn::Rebind<uint16_t, FloatTag> bits;
-    const hn::Rebind<hwy::float16_t, FloatTag> half;
-    return hn::Mul(load_code(reinterpret_cast<const int8_t*>(row) + d),
-                   hn::PromoteTo(kF, hn::BitCast(half, hn::Set(bits, scale))));
-  }
-};
 
 template <int kRows, core::KvType kType>
 void score_tile(Keys<kType> k0, Keys<kType> k1, int64_t k_dim, const float* q, int64_t q_stride, float* scores) {
@@ -136,6 +66,22 @@ void score_block(const AttentionTask& task, const float* q, int64_t q_stride, in
     row = score_rows<kScoreRows / 2>(k0, k1, task.k_dim, q, q_stride, scores + p, row, rows);
     score_rows<1>(k0, k1, task.k_dim, q, q_stride, scores + p, row, rows);
   }
+}
+
+// A tile of keys in f32.
+AttentionTask unpacked_keys(const AttentionTask& task, int64_t first) {
+  const int64_t block_bytes = kKeyBlock * core::head_bytes(task.k_type, task.k_dim);
+  for (int64_t p = 0; p < kPositionTile; p += kKeyBlock)
+    unpack_keys(task.k + (first + p) / kKeyBlock * block_bytes, task.k_dim, task.k_type, task.tile + p * task.k_dim);
+  AttentionTask unpacked = task;
+  unpacked.k = reinterpret_cast<const std::byte*>(task.tile);
+  return unpacked;
+}
+
+void score_unpacked(const AttentionTask& task, const float* q, int64_t q_stride, int64_t rows, int64_t first,
+                    int64_t count, float* scores) {
+  for (int64_t p = 0; p < count; p += kPositionTile)
+    score_block<kF32>(unpacked_keys(task, first + p), q, q_stride, rows, 0, kPositionTile, scores + p);
 }
 
 // sums[r][d …) += Σ probability[r][p] * values[p][d …)
@@ -183,6 +129,19 @@ void value_block(const AttentionTask& task, int64_t stride, int64_t rows, int64_
   for (; d < stride; d += kLanes) value_rows<1>(values, d, stride, count, probabilities, sums + d, rows);
 }
 
+void value_unpacked(const AttentionTask& task, int64_t stride, int64_t rows, int64_t first, int64_t count,
+                    const float* probabilities, float* sums) {
+  AttentionTask unpacked = task;
+  unpacked.v = reinterpret_cast<const std::byte*>(task.tile);
+  for (int64_t p = 0; p < count; p += kPositionTile) {
+    const int64_t length = std::min(kPositionTile, count - p);
+    for (int64_t i = 0; i < length; ++i)
+      unpack_values(task.v + (first + p + i) * core::head_bytes(task.v_type, stride), stride, task.v_type,
+                    task.tile + i * stride);
+    value_block<kF32>(unpacked, stride, rows, 0, length, probabilities + p, sums);
+  }
+}
+
 // sums[r][d] += Σ probability[r][p] * key[p][d], d < v_dim; crosses lanes.
 template <int kRows, core::KvType kType>
 void latent_tile(const AttentionTask& task, int64_t first, int64_t count, const float* probabilities, float* sums,
@@ -216,6 +175,13 @@ void latent_block(const AttentionTask& task, int64_t stride, int64_t rows, int64
     latent_tile<1, kType>(task, first, count, probabilities + row * kAttentionBlock, sums + row * stride, stride);
 }
 
+void latent_unpacked(const AttentionTask& task, int64_t stride, int64_t rows, int64_t first, int64_t count,
+                     const float* probabilities, float* sums) {
+  for (int64_t p = 0; p < count; p += kPositionTile)
+    latent_block<kF32>(unpacked_keys(task, first + p), stride, rows, 0, std::min(kPositionTile, count - p),
+                       probabilities + p, sums);
+}
+
 // exp(score − maximum), padding 0; returns the sum.
 HWY_INLINE float exponentiate(float* scores, int64_t valid, int64_t padded, float maximum) {
   const VF shift = hn::Set(kF, maximum);
@@ -238,11 +204,9 @@ HWY_INLINE float maximum_of(const float* scores, int64_t count) {
   return maximum;
 }
 
-constexpr core::KvType kF16 = core::KvType::f16, kF32 = core::KvType::f32, kQ8 = core::KvType::q8_0;
-
 template <typename Function>
-Function with_type(core::KvType type, Function f16, Function f32, Function q8_0) {
-  return type == kF16 ? f16 : type == kF32 ? f32 : q8_0;
+Function with_type(core::KvType type, Function f16, Function f32, Function q8_0, Function unpacked) {
+  return type == kF16 ? f16 : type == kF32 ? f32 : type == kQ8 ? q8_0 : unpacked;
 }
 
 HWY_INLINE void cap_scores(float* scores, int64_t padded, float soft_cap) {
@@ -260,12 +224,15 @@ void attend(const AttentionTask& task) {
   float* scores = sums + rows * v_stride;
   float* maximum = scores + rows * kAttentionBlock;
   float* total = maximum + rows;
+  const bool rotates_keys = core::is_rotated(task.k_type),
+             rotates_values = core::is_rotated(task.v ? task.v_type : task.k_type);
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t token = r / task.group, head = r % task.group, rest_dim = task.k_dim - task.q_dim;
     const float* in = task.q + token * task.q_stride + head * task.q_dim;
     for (int64_t d = 0; d < task.q_dim; ++d) q[r * q_stride + d] = in[d] * params.scale;
     const float* rest = task.q_rest + token * task.q_rest_stride + head * rest_dim;
     for (int64_t d = 0; d < rest_dim; ++d) q[r * q_stride + task.q_dim + d] = rest[d] * params.scale;
+    if (rotates_keys) core::rotate_blocks(q + r * q_stride, task.k_dim);
     // A sink is a first score without a value.
     maximum[r] = task.sinks ? task.sinks[head] : -std::numeric_limits<float>::infinity();
     total[r] = task.sinks ? 1 : 0;
@@ -293,7 +260,7 @@ void attend(const AttentionTask& task) {
   for (int64_t first = seen / kAttentionBlock * kAttentionBlock; first < end; first += count) {
     count = std::min(kAttentionBlock, end - first);
     const int64_t padded = round_up(count, kPositionTile);
-    const auto score = with_type(task.k_type, score_block<kF16>, score_block<kF32>, score_block<kQ8>);
+    const auto score = with_type(task.k_type, score_block<kF16>, score_block<kF32>, score_block<kQ8>, score_unpacked);
     for_pieces(first, padded, [&](int64_t at, int64_t row, int64_t length) {
       score(task, q, q_stride, rows, row, length, scores + at);
     });
@@ -326,8 +293,9 @@ void attend(const AttentionTask& task) {
       maximum[r] = larger;
       total[r] += exponentiate(row, valid, padded, larger);
     }
-    const auto add_values = task.v ? with_type(task.v_type, value_block<kF16>, value_block<kF32>, value_block<kQ8>)
-                                   : with_type(task.k_type, latent_block<kF16>, latent_block<kF32>, latent_block<kQ8>);
+    const auto add_values =
+        task.v ? with_type(task.v_type, value_block<kF16>, value_block<kF32>, value_block<kQ8>, value_unpacked)
+               : with_type(task.k_type, latent_block<kF16>, latent_block<kF32>, latent_block<kQ8>, latent_unpacked);
     for_pieces(first, count, [&](int64_t at, int64_t row, int64_t length) {
       add_values(task, v_stride, rows, row, length, scores + at, sums);
     });
@@ -336,81 +304,23 @@ void attend(const AttentionTask& task) {
   for (int64_t r = 0; r < rows; ++r) {
     float* out = task.out + r / task.group * task.out_stride + r % task.group * task.v_dim;
     for (int64_t d = 0; d < task.v_dim; ++d) out[d] = sums[r * v_stride + d] / total[r];
-  }
-}
-
-// NaN and infinity give an infinite scale, which exposes a broken model.
-void quantize_head(const float* x, int64_t dim, int8_t* codes, int64_t code_stride, uint16_t* scales,
-                   int64_t scale_stride) {
-  for (int64_t b = 0; b < dim / core::kQ8Block; ++b) {
-    const float* in = x + b * core::kQ8Block;
-    float largest = 0;
-    for (int64_t i = 0; i < core::kQ8Block; ++i)
-      largest = std::max(largest, in[i] == in[i] ? std::abs(in[i]) : std::numeric_limits<float>::infinity());
-    const float scale = largest / 127;
-    const float inverse = largest > 1e-30f && std::isfinite(largest) ? 127 / largest : 0;
-    scales[b * scale_stride] = core::f16_from_f32(scale);
-    for (int64_t i = 0; i < core::kQ8Block; ++i)
-      codes[(b * core::kQ8Block + i) * code_stride] =
-          static_cast<int8_t>(inverse > 0 ? std::nearbyint(in[i] * inverse) : 0);
-  }
-}
-
-void store_key(const float* key, int64_t k_dim, int64_t position, core::KvType type, std::byte* blocks) {
-  const int64_t first = position / kKeyBlock * kKeyBlock * k_dim + position % kKeyBlock;
-  if (type == kQ8) {
-    std::byte* block = blocks + position / kKeyBlock * kKeyBlock * core::head_bytes(kQ8, k_dim);
-    quantize_head(key, k_dim, reinterpret_cast<int8_t*>(block) + position % kKeyBlock, kKeyBlock,
-                  reinterpret_cast<uint16_t*>(block + kKeyBlock * k_dim) + position % kKeyBlock, kKeyBlock);
-  } else if (type == kF16) {
-    auto* out = reinterpret_cast<uint16_t*>(blocks) + first;
-    for (int64_t d = 0; d < k_dim; ++d) out[d * kKeyBlock] = core::f16_from_f32(key[d]);
-  } else {
-    auto* out = reinterpret_cast<float*>(blocks) + first;
-    for (int64_t d = 0; d < k_dim; ++d) out[d * kKeyBlock] = key[d];
-  }
-}
-
-void store_value(const float* value, int64_t v_dim, int64_t position, core::KvType type, std::byte* rows) {
-  const int64_t first = position * round_up(v_dim, 16);
-  if (type == kQ8) {
-    std::byte* row = rows + position * core::head_bytes(kQ8, v_dim);
-    quantize_head(value, v_dim, reinterpret_cast<int8_t*>(row), 1, reinterpret_cast<uint16_t*>(row + v_dim), 1);
-  } else if (type == kF16) {
-    auto* out = reinterpret_cast<uint16_t*>(rows) + first;
-    for (int64_t d = 0; d < v_dim; ++d) out[d] = core::f16_from_f32(value[d]);
-  } else {
-    std::copy_n(value, v_dim, reinterpret_cast<float*>(rows) + first);
-  }
-}
-
-template <typename Element>
-void copy_elements(const std::byte* from, int64_t position, std::byte* to, int64_t at, int64_t count) {
-  for (int64_t d = 0; d < count; ++d)
-    std::memcpy(to + (d * kKeyBlock + at % kKeyBlock) * sizeof(Element),
-                from + (d * kKeyBlock + position % kKeyBlock) * sizeof(Element), sizeof(Element));
-}
-
-void copy_key(const std::byte* from, int64_t position, std::byte* to, int64_t at, int64_t k_dim, core::KvType type) {
-  const int64_t block_bytes = kKeyBlock * core::head_bytes(type, k_dim);
-  from += position / kKeyBlock * block_bytes;
-  to += at / kKeyBlock * block_bytes;
-  if (type == kQ8) {
-    copy_elements<int8_t>(from, position, to, at, k_dim);
-    copy_elements<uint16_t>(from + kKeyBlock * k_dim, position, to + kKeyBlock * k_dim, at, k_dim / core::kQ8Block);
-  } else if (type == kF16) {
-    copy_elements<uint16_t>(from, position, to, at, k_dim);
-  } else {
-    copy_elements<float>(from, position, to, at, k_dim);
+    if (rotates_values) core::rotate_blocks(out, task.v_dim);
   }
 }
 
 void index_scores(const AttentionTask& task, const float* weights, float* out) {
   const int64_t rows = task.group, end = task.first_position + 1;
+  const float* q = task.q;
+  if (core::is_rotated(task.k_type)) {
+    float* rotated = task.scratch + rows * kAttentionBlock;
+    std::copy_n(q, rows * task.k_dim, rotated);
+    core::rotate_blocks(rotated, rows * task.k_dim);
+    q = rotated;
+  }
   for (int64_t first = 0; first < end; first += kAttentionBlock) {
     const int64_t padded = round_up(std::min(kAttentionBlock, end - first), kPositionTile);
-    with_type(task.k_type, score_block<kF16>, score_block<kF32>, score_block<kQ8>)(task, task.q, task.k_dim, rows,
-                                                                                   first, padded, task.scratch);
+    with_type(task.k_type, score_block<kF16>, score_block<kF32>, score_block<kQ8>,
+              score_unpacked)(task, q, task.k_dim, rows, first, padded, task.scratch);
     for (int64_t p = 0; p < padded; p += kLanes) {
       VF sum = hn::Zero(kF);
       for (int64_t r = 0; r < rows; ++r)

@@ -1,4 +1,4 @@
-// Causal attention over an f16 or q8_0 cache, for one token or a few.
+// Causal attention over a cache of f16 or codes, for one token or a few.
 //
 // A tile is up to 16 rows: a KV head's query heads times consecutive tokens. In a round of 128 keys each warp scores 16
 // keys; after the round's only barrier it makes 16 output columns from all weights and values, in shared memory. Warps
@@ -97,7 +97,10 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(kDi
     }
   }
   outputs.merge_parts(running, dynamic);
-  outputs.write(running);
+  if (Shape::kValueCodes && args.cache.rotates_v() && block.used_splits == 1)
+    outputs.write_rotated(running, dynamic);
+  else
+    outputs.write(running, nullptr);
   if (args.exponents && block.kv_head == 0 && block.split == 0 && static_cast<int>(threadIdx.x) < block.tokens)
     args.exponents[block.first_token + threadIdx.x] = 0;
 
@@ -118,14 +121,14 @@ auto fast_kernel(const Cache& cache) {
   if constexpr (kNew == NewTokens::run) {
     return attention_kernel<kDim, false, false, false, kTiles, kNew>;
   } else if constexpr (kRagged) {
-    return cache.k_scales ? attention_kernel<kDim, true, true, true, kTiles, kNew>
-                          : attention_kernel<kDim, true, false, false, kTiles, kNew>;
+    return cache.k_codes() ? attention_kernel<kDim, true, true, true, kTiles, kNew>
+                           : attention_kernel<kDim, true, false, false, kTiles, kNew>;
   } else {
-    if (cache.k_scales)
-      return cache.v_scales ? attention_kernel<kDim, false, true, true, kTiles, kNew>
-                            : attention_kernel<kDim, false, true, false, kTiles, kNew>;
-    return cache.v_scales ? attention_kernel<kDim, false, false, true, kTiles, kNew>
-                          : attention_kernel<kDim, false, false, false, kTiles, kNew>;
+    if (cache.k_codes())
+      return cache.v_codes() ? attention_kernel<kDim, false, true, true, kTiles, kNew>
+                             : attention_kernel<kDim, false, true, false, kTiles, kNew>;
+    return cache.v_codes() ? attention_kernel<kDim, false, false, true, kTiles, kNew>
+                           : attention_kernel<kDim, false, false, false, kTiles, kNew>;
   }
 }
 template <int kDim, bool kRagged, int kTiles, NewTokens kNew>
@@ -163,7 +166,9 @@ constexpr int kMinShared = sizeof(AttentionRound<kDim, 2>) + kMaxStaticBytes<kDi
 
 template <int kDim>
 bool takes_rope(const ChipLimits& chip, const RopeStoreArgs& heads, bool one_run) {
-  const bool codes = heads.cache.k_scales || heads.cache.v_scales;
+  const Cache& cache = heads.cache;
+  if (cache.rotates_k() || cache.rotates_v()) return false;
+  const bool codes = cache.k_codes() || cache.v_codes();
   if (one_run && (codes || chip.shared_per_block < kMinShared<kDim, NewTokens::run>)) return false;
   return Quad<kDim>::takes(heads.rope, codes);
 }
@@ -172,11 +177,11 @@ bool takes_rope(const ChipLimits& chip, const RopeStoreArgs& heads, bool one_run
 
 bool fast_attention(const Cache& cache, float soft_cap, const ChipLimits& chip) {
   if (wide_attention(cache, chip)) return true;
-  const bool f16_or_codes = (cache.k_half || cache.k_scales) && (cache.v_half || cache.v_scales);
+  const bool f16_or_codes = (cache.k_half || cache.k_codes()) && (cache.v_half || cache.v_codes());
   if (!f16_or_codes || cache.k_dim != cache.v_dim) return false;
   const int width = kernel_width(cache.k_dim);
-  if (is_ragged(cache, soft_cap) && !cache.k_scales != !cache.v_scales) return false;
-  if (cache.k_scales && cache.k_dim % 32 != 0) return false;
+  if (is_ragged(cache, soft_cap) && cache.k_codes() != cache.v_codes()) return false;
+  if (cache.k_codes() && cache.k_dim % 32 != 0) return false;
   return width == 256 ? chip.shared_per_block >= kMinShared<256, NewTokens::alone> : width > 0;
 }
 

@@ -18,9 +18,13 @@ class AttentionKeys {
   };
 
   __device__ __forceinline__ explicit AttentionKeys(const AttentionBlock<Shape>& block)
-      : block_(block), rows_(block.args.cache.k, block.args.cache.k_scales, block.head_at, block.width),
-        stored_(block.last_stored()) {}
+      : block_(block), rows_(side(block.args.cache), block.head_at, block.width), stored_(block.last_stored()) {}
 
+  // Kernels that fuse rope read no other codes.
+  static __device__ __forceinline__ CachedSide side(const Cache& cache) {
+    return {cache.k, Shape::kRope ? core::KvType::q8_0 : cache.k_type,
+            Shape::kRope ? CachedBlocks{cache.k_blocks.scales} : cache.k_blocks};
+  }
   __device__ __forceinline__ int row(int base, int i) const { return base + 8 * i + block_.g; }
   __device__ __forceinline__ void fetch(Fragment& held, int base) const {
 #pragma unroll
@@ -40,7 +44,8 @@ class AttentionKeys {
           }
     } else if constexpr (Shape::kRope) {
       if (base + kKeysPerWarp >= block_.length) {
-        const KeyRows new_key(newest.key, newest.key_scales, 0, block_.width);
+        const KeyRows new_key(CachedSide{newest.key, core::KvType::q8_0, {const_cast<uint16_t*>(newest.key_scales)}}, 0,
+                              block_.width);
 #pragma unroll
         for (int i = 0; i < 2; ++i)
           if (row(base, i) >= block_.length - 1) fetch_row(held, i, new_key, 0);
@@ -74,15 +79,19 @@ class AttentionValues {
  public:
   struct Fragment {
     uint2 piece[kCodes ? kThreadPieces : 1];
-    uint16_t scale[kCodes ? kThreadPieces : 1];
+    uint32_t scale[kCodes ? kThreadPieces : 1];
   };
 
   __device__ __forceinline__ explicit AttentionValues(const AttentionBlock<Shape>& block)
-      : row_of_(block.row_of), rows_(block.args.cache.v, block.args.cache.v_scales, block.head_at, block.width),
+      : row_of_(block.row_of), rows_(side(block.args.cache), block.head_at, block.width),
         row_(static_cast<int>(threadIdx.x / kPieces)), column_(static_cast<int>(threadIdx.x % kPieces * 8)),
         stored_(block.last_stored()), stored_end_(Shape::kRope ? min(block.end, block.first_new()) : block.end),
         newest_row_(block.has_newest() ? block.length - 1 : -1), end_(block.end) {}
 
+  static __device__ __forceinline__ CachedSide side(const Cache& cache) {
+    return {cache.v, Shape::kRope ? core::KvType::q8_0 : cache.v_type,
+            Shape::kRope ? CachedBlocks{cache.v_blocks.scales} : cache.v_blocks};
+  }
   __device__ __forceinline__ void fetch(Fragment& held, int base, RoundOf<Shape>& to) const {
     if (!rows_.width.has(column_)) return;
 #pragma unroll
@@ -224,6 +233,10 @@ class AttentionVectors {
 #pragma unroll
           for (int i = 0; i < kQuads; ++i) store_newest(quad(i), x[i], v, newest);
       }
+      if constexpr (Shape::kKeyCodes && !kRope)
+        if (args.cache.rotates_k())
+#pragma unroll
+          for (float4& quad : x) quad = rotated_quad(quad);
       const float scale = args.scale * kLog2e;
       if (v < rows)
 #pragma unroll
@@ -336,7 +349,7 @@ class AttentionVectors {
       const QuadCodes codes(x, quad);
       if (v == rows) {
         codes.store(quad, reinterpret_cast<int8_t*>(newest.key), newest.key_scales);
-        codes.store(quad, static_cast<int8_t*>(cache.k) + at * kDim, cache.k_scales + at * (kDim / 32));
+        codes.store(quad, static_cast<int8_t*>(cache.k) + at * kDim, cache.k_blocks.scales + at * (kDim / 32));
       }
     } else if (v == rows) {
       quad.store(reinterpret_cast<__half*>(newest.key), x);
@@ -346,7 +359,7 @@ class AttentionVectors {
       const QuadCodes codes(x, quad);
       if (v == rows + 1) {
         quad.store(newest.value, codes.values());
-        codes.store(quad, static_cast<int8_t*>(cache.v) + at * kDim, cache.v_scales + at * (kDim / 32));
+        codes.store(quad, static_cast<int8_t*>(cache.v) + at * kDim, cache.v_blocks.scales + at * (kDim / 32));
       }
     } else if (v == rows + 1) {
       quad.store(newest.value, x);

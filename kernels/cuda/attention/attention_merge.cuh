@@ -105,15 +105,10 @@ class SplitMerge {
         if (const int s = first + k * groups_; s < count() && (j == 0 || i + j * kAttentionThreads < columns_))
           batch[j][k] = __ldcg(from + s * (stride() / 4) + j * kAttentionThreads);
   }
-  __device__ __forceinline__ void store(int i, const float4& four) const {
-    float* to = is_result() ? block_.result(i / lanes()) + i % lanes() * 4 : parts_ + 2 * kAttentionRows + i * 4;
-    store_latest(to, four);
-    if (block_.args.out_half && is_result()) { // interleaved: columns 0 and 2 are neighbours, and 1 and 3
-      const auto pair = [&](int k, float a, float b) {
-        *reinterpret_cast<uint32_t*>(block_.half_result(i / lanes(), i % lanes() * 4 + k)) = pack_half2(a, b);
-      };
-      pair(0, four.x, four.z), pair(1, four.y, four.w);
-    }
+  __device__ __forceinline__ void store(int i, float4 four) const {
+    if (!is_result()) return store_latest(parts_ + 2 * kAttentionRows + i * 4, four);
+    if (Shape::kValueCodes && block_.args.cache.rotates_v()) four = rotated_quad(four);
+    block_.store_result(i / lanes(), i % lanes() * 4, four);
   }
   __device__ __forceinline__ void find_shares(Shares share) const {
     const int lane = block_.lane, used_splits = count();

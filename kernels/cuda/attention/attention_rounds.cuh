@@ -175,8 +175,18 @@ class AttentionOutputs {
     }
   }
 
-  // Writes results; if the tile is split, to the scratch.
-  __device__ __forceinline__ void write(const Running& running) const {
+  // Of a tile that is not split, over rotated values; through `dynamic`.
+  __device__ __forceinline__ void write_rotated(const Running& running, void* dynamic) const {
+    auto* staged = static_cast<float*>(dynamic);
+    __syncthreads(); // the last round has been read
+    write(running, staged);
+    __syncthreads();
+    const int lanes = block_.width.get() / 4;
+    for (int i = threadIdx.x; i < block_.rows * lanes; i += kAttentionThreads)
+      block_.store_result(i / lanes, i % lanes * 4, rotated_quad(reinterpret_cast<const float4*>(staged)[i]));
+  }
+  // Writes results, to `staged` if given; if the tile is split, to the scratch.
+  __device__ __forceinline__ void write(const Running& running, float* staged) const {
     const AttentionBlock<Shape>& b = block_;
     if (first_part_warp != 0) return;
     float* part = b.parts() + b.split * b.part_size();
@@ -188,16 +198,23 @@ class AttentionOutputs {
         const int row = 8 * n + 2 * b.t + k;
         const float by = __shfl_sync(~0u, factor, 4 * (2 * b.t + k));
         if (row >= b.rows) continue;
-        float* to =
-            (b.used_splits == 1 ? b.result(row) : part + 2 * kAttentionRows + row * b.width.get()) + first_column + b.g;
+        float* to = (staged               ? staged + row * b.width.get()
+                     : b.used_splits == 1 ? b.result(row)
+                                          : part + 2 * kAttentionRows + row * b.width.get()) +
+                    first_column + b.g;
 #pragma unroll
         for (int j = 0; j < kColumnTiles; ++j) {
           if (!b.width.has(first_column + 16 * j)) continue;
-          store_latest(to + 16 * j, running.out[n][j][k] * by);
-          store_latest(to + 16 * j + 8, running.out[n][j][2 + k] * by);
+          const float low = running.out[n][j][k] * by, high = running.out[n][j][2 + k] * by;
+          if (staged) { // in shared memory
+            to[16 * j] = low, to[16 * j + 8] = high;
+            continue;
+          }
+          store_latest(to + 16 * j, low);
+          store_latest(to + 16 * j + 8, high);
           if (b.args.out_half && b.used_splits == 1) {
-            *b.half_result(row, first_column + b.g + 16 * j) = __float2half_rn(running.out[n][j][k] * by);
-            *b.half_result(row, first_column + b.g + 16 * j + 8) = __float2half_rn(running.out[n][j][2 + k] * by);
+            *b.half_result(row, first_column + b.g + 16 * j) = __float2half_rn(low);
+            *b.half_result(row, first_column + b.g + 16 * j + 8) = __float2half_rn(high);
           }
         }
       }

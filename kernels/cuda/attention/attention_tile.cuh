@@ -135,6 +135,15 @@ struct AttentionBlock {
       return halves + wide_place(args.tokens, wide_tile_rows(args.tokens), token, at);
     return halves + interleaved_place(args.tokens, token, at / 8) * 8 + interleaved_column(at % 8);
   }
+  // Four columns of a finished row, for the next product as f16, too.
+  __device__ __forceinline__ void store_result(int row, int column, const float4& four) const {
+    store_latest(result(row) + column, four);
+    if (!args.out_half) return;
+    const auto pair = [&](int k, float a, float b) { // interleaved: columns 0 and 2 are neighbours, and 1 and 3
+      *reinterpret_cast<uint32_t*>(half_result(row, column + k)) = pack_half2(a, b);
+    };
+    pair(0, four.x, four.z), pair(1, four.y, four.w);
+  }
   __device__ __forceinline__ int64_t part_size() const { return part_floats(width.get()); }
   __device__ __forceinline__ float* parts() const {
     return args.partial + (int64_t{tile} * args.cache.heads + kv_head) * args.splits * part_size();

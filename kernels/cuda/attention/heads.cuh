@@ -2,47 +2,76 @@
 #pragma once
 
 #include "core/rope_angle.h"
+#include "kernels/cuda/attention/cached_rows.cuh"
 #include "kernels/cuda/ops/ops.h"
 #include "kernels/cuda/runtime/ptx.cuh"
+#include "quant/cache_codes.h"
 
 namespace ridge::kernels::cuda {
 
 __device__ __forceinline__ float magnitude_of(float value) { return value == value ? fabsf(value) : INFINITY; }
 
-// Encodes 32 elements for a q8_0 cache, bit-identical to the CPU. NaN and infinity give an infinite scale, so that a
-// broken model is noticed.
-struct CacheCodes {
-  float inverse;
-  uint16_t scale;
-  __device__ __forceinline__ explicit CacheCodes(float most)
-      : inverse(most > 1e-30f && most < INFINITY ? 127 / most : 0),
-        scale(__half_as_ushort(__float2half_rn(most / 127))) {}
-  __device__ __forceinline__ int8_t operator()(float value) const {
-    return inverse > 0 ? static_cast<int8_t>(rintf(value * inverse)) : int8_t{0};
-  }
+// Where a layer stores keys or values.
+struct CacheTarget {
+  void* data;
+  core::KvType type;
+  CachedBlocks blocks;
 };
+__device__ __forceinline__ CacheTarget key_target(const Cache& cache) {
+  return {cache.k, cache.k_type, cache.k_blocks};
+}
+__device__ __forceinline__ CacheTarget value_target(const Cache& cache) {
+  return {cache.v, cache.v_type, cache.v_blocks};
+}
 
-// A warp takes 32 elements and their scale.
-__device__ __forceinline__ void store_codes(const float* x, int dim, int64_t at, void* codes, uint16_t* scales,
-                                            int warp, int warps) {
+// A warp takes 32 elements with their scale; bit-identical to the CPU.
+__device__ __forceinline__ void store_codes(const float* x, int dim, int64_t at, const CacheTarget& to, int warp,
+                                            int warps) {
   const int lane = threadIdx.x % kWarp;
   for (int block = warp; block < dim / kWarp; block += warps) {
-    const float value = x[block * kWarp + lane];
-    const CacheCodes code(warp_reduce(magnitude_of(value), [](float a, float b) { return fmaxf(a, b); }));
-    static_cast<int8_t*>(codes)[at + block * kWarp + lane] = code(value);
-    if (lane == 0) scales[at / kWarp + block] = code.scale;
+    float each[] = {x[block * kWarp + lane]};
+    if (core::is_rotated(to.type)) rotate_lanes(each);
+    const float value = each[0];
+    const float largest = warp_reduce(value == value ? value : INFINITY, [](float a, float b) { return fmaxf(a, b); }),
+                smallest =
+                    warp_reduce(value == value ? value : -INFINITY, [](float a, float b) { return fminf(a, b); });
+    const quant::CacheCode code(to.type, smallest, largest);
+    const int own = code(value);
+    const int64_t first = at + block * kWarp;
+    if (to.type == core::KvType::q8_0) {
+      static_cast<int8_t*>(to.data)[first + lane] = static_cast<int8_t>(own);
+    } else {
+      const int pair = lane % 8 / 2, odd = lane % 2;
+      uint32_t nibbles = static_cast<uint32_t>(own & 15) << (4 * pair + 16 * odd),
+               high_bits = static_cast<uint32_t>(own >> 4) << (pair + 4 * odd);
+      for (int lanes = 1; lanes < 8; lanes *= 2) {
+        nibbles |= __shfl_xor_sync(~0u, nibbles, lanes);
+        high_bits |= __shfl_xor_sync(~0u, high_bits, lanes);
+      }
+      if (lane % 8 == 0) {
+        static_cast<uint32_t*>(to.data)[(first + lane) / 8] = nibbles;
+        if (to.blocks.high_bits) to.blocks.high_bits[(first + lane) / 8] = static_cast<uint8_t>(high_bits);
+      }
+    }
+    if (lane == 0) {
+      to.blocks.scales[first / kWarp] = code.scale;
+      if (to.blocks.minima) to.blocks.minima[first / kWarp] = code.minimum;
+    }
   }
 }
 
-// Stores in a cache of any type. `warp`: this thread's of `warps`; `at`: index of the first element.
-__device__ __forceinline__ void store_head(const float* x, int dim, int64_t at, void* to, bool half, uint16_t* scales,
-                                           int warp, int warps) {
-  if (scales) return store_codes(x, dim, at, to, scales, warp, warps);
+// Stores in a cache of any type. `warp`: this thread's of `warps`; `at`: index of the first element. Heads of types
+// that rotate are already rotated.
+__device__ __forceinline__ void store_head(const float* x, int dim, int64_t at, const CacheTarget& to, int warp,
+                                           int warps) {
+  if (to.blocks.scales) return store_codes(x, dim, at, to, warp, warps);
   for (int i = warp * kWarp + threadIdx.x % kWarp; i < dim; i += warps * kWarp) {
-    if (half)
-      static_cast<__half*>(to)[at + i] = __float2half_rn(x[i]);
+    if (to.type == core::KvType::f16)
+      static_cast<__half*>(to.data)[at + i] = __float2half_rn(x[i]);
+    else if (to.type == core::KvType::bf16)
+      static_cast<uint16_t*>(to.data)[at + i] = core::bf16_from_f32(x[i]);
     else
-      static_cast<float*>(to)[at + i] = x[i];
+      static_cast<float*>(to.data)[at + i] = x[i];
   }
 }
 
@@ -102,7 +131,7 @@ struct Quad {
   }
 };
 
-// All lanes of a warp construct it together.
+// Of a q8_0 cache. All lanes of a warp construct it together.
 struct QuadCodes {
   char2 low, high;
   uint16_t low_scale, high_scale;
@@ -120,9 +149,13 @@ struct QuadCodes {
       low_most = fmaxf(low_most, low_other);
       high_most = fmaxf(high_most, high_other);
     }
-    const CacheCodes low_code(low_most), high_code(high_most);
-    low = {low_code(x.x), low_code(x.y)};
-    high = {high_code(x.z), high_code(x.w)};
+    const quant::CacheCode low_code(core::KvType::q8_0, -low_most, low_most),
+        high_code(core::KvType::q8_0, -high_most, high_most);
+    const auto pair = [](const quant::CacheCode& code, float a, float b) {
+      return char2{static_cast<signed char>(code(a)), static_cast<signed char>(code(b))};
+    };
+    low = pair(low_code, x.x, x.y);
+    high = pair(high_code, x.z, x.w);
     low_scale = low_code.scale;
     high_scale = high_code.scale;
   }

@@ -25,13 +25,16 @@ __global__ void index_score_kernel(const __grid_constant__ IndexArgs args, int f
   for (int i = threadIdx.x; i < args.heads; i += kThreads)
     weights[i] = args.weights ? args.weights[int64_t{token} * args.heads + i] : 1;
   __syncthreads();
+  if (cache.rotates_k()) rotate_shared(query, elements);
+  const CachedSide keys = cached_keys(cache);
   const int64_t first_key = args.streams[token] * cache.rows;
   for (int key = first + static_cast<int>(threadIdx.x) / kWarp; key < min(count, first + kKeys); key += kWarps) {
     const int64_t at = (first_key + key) * cache.k_dim;
     float score = 0;
     for (int head = 0; head < args.heads; ++head) {
       float dot = 0;
-      for (int i = lane; i < cache.k_dim; i += kWarp) dot += query[head * cache.k_dim + i] * cached_key(cache, at + i);
+      for (int i = lane; i < cache.k_dim; i += kWarp)
+        dot += query[head * cache.k_dim + i] * cached_element(keys, at + i);
       score += weights[head] * fmaxf(warp_sum(dot), 0);
     }
     if (lane == 0) args.scores[int64_t{blockIdx.y} * cache.rows + key] = score;

@@ -14,8 +14,7 @@ __global__ void index_store_kernel(const float* keys, const int32_t* positions, 
   const int position = positions[token];
   if (position % span != span - 1) return;
   const int64_t at = (streams[token] * cache.rows + position / span) * cache.k_dim;
-  store_head(keys + token * cache.k_dim, cache.k_dim, at, cache.k, cache.k_half, cache.k_scales, threadIdx.x / kWarp,
-             kThreads / kWarp);
+  store_head(keys + token * cache.k_dim, cache.k_dim, at, key_target(cache), threadIdx.x / kWarp, kThreads / kWarp);
 }
 
 } // namespace

@@ -74,6 +74,7 @@ class LatentBlock {
   // Zeros past the end. Commits a group even if empty, because wait_for_round counts groups.
   __device__ __forceinline__ void fetch(int round) const {
     const int base = begin_ + round * kLatentKeys;
+    const CodeReader read(core::KvType::q8_0);
     typename Shape::Key* to = stage(round);
     if (base < end_)
       for (int key = warp_; key < kLatentKeys; key += kLatentWarps) {
@@ -83,7 +84,7 @@ class LatentBlock {
           if constexpr (kCodes) {
             const uint2 codes =
                 *reinterpret_cast<const uint2*>(static_cast<const int8_t*>(args_.cache.k) + row + column);
-            const uint4 halves = Rows<kDim, true, false>::halves(codes, args_.cache.k_scales[(row + column) / 32]);
+            const uint4 halves = read(codes, args_.cache.k_blocks.scales[(row + column) / 32], 0);
             *reinterpret_cast<uint4*>(&to[key][column]) = there ? halves : uint4{};
           } else {
             copy_async_16_or_zeros(&to[key][column], static_cast<const __half*>(args_.cache.k) + row + column, there);
@@ -286,7 +287,7 @@ void launch_tiles(const Launch& launch, LatentArgs args) {
   const int tiles = tiles_of(args, Shape::kRows);
   args.splits = Divisor(std::clamp(launch.sm_count / tiles, 1, std::min(args.most_splits, kMaxMergedSplits)));
   const auto kernel =
-      args.cache.k_scales ? latent_attention_kernel<kDim, kTiles, true> : latent_attention_kernel<kDim, kTiles, false>;
+      args.cache.k_codes() ? latent_attention_kernel<kDim, kTiles, true> : latent_attention_kernel<kDim, kTiles, false>;
   const int shared = latent_shared_bytes<Shape>(args.stages);
   allow_dynamic_shared_memory(kernel, shared);
   launch(kernel, dim3(tiles, args.splits.by), kLatentThreads, shared, args);
@@ -310,7 +311,8 @@ void launch_dim(const Launch& launch, const LatentArgs& args) {
 
 bool fast_latent_attention(const Cache& cache, const ChipLimits& chip) {
   const int rest = cache.k_dim - cache.v_dim;
-  if (!(cache.k_half || cache.k_scales) || rest == 0 || rest > kMaxRopeDim || rest % 32 != 0) return false;
+  if (!(cache.k_half || cache.k_type == core::KvType::q8_0) || rest == 0 || rest > kMaxRopeDim || rest % 32 != 0)
+    return false;
   switch (cache.v_dim) {
   case 256: return latent_shared_bytes<LatentShape<256, 1>>(2) <= chip.shared_per_block;
   case 512: return latent_shared_bytes<LatentShape<512, 1>>(2) <= chip.shared_per_block;

@@ -75,8 +75,7 @@ __global__ void latent_store_kernel(const __grid_constant__ LatentStoreArgs args
     if (const int i = threadIdx.x + j * kThreads; i < c_dim) row[i] = x[j] * weight[j] * inverse;
   for (int i = threadIdx.x + kOwn * kThreads; i < c_dim; i += kThreads) row[i] = c[i] * weight_of(i) * inverse;
   __syncthreads();
-  store_head(row, c_dim, at, cache.k, cache.k_half, cache.k_scales, warp, warps);
-  if (r_dim > 0) store_head(row + c_dim, r_dim, at + c_dim, cache.k, cache.k_half, cache.k_scales, warp, warps);
+  store_head(row, cache.k_dim, at, key_target(cache), warp, warps);
 }
 
 } // namespace

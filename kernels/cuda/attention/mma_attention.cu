@@ -1,6 +1,6 @@
-// Prefill attention by mma, after FlashAttention-2: for chips without wgmma and for q8_0 caches. A warp has whole rows.
-// Shared memory holds one step, so that two blocks fit the 100 KB of a GeForce multiprocessor: one copies while the
-// other multiplies.
+// Prefill attention by mma, after FlashAttention-2: for chips without wgmma and for caches of codes. A warp has whole
+// rows. Shared memory holds one step, so that two blocks fit the 100 KB of a GeForce multiprocessor: one copies while
+// the other multiplies.
 #include "kernels/cuda/attention/cached_rows.cuh"
 #include "kernels/cuda/products/scratch_sizes.h"
 
@@ -39,7 +39,7 @@ struct MmaAttentionShape {
   };
 };
 
-// A thread's share of a step's copy: f16 asynchronously, q8_0 through registers.
+// A thread's share of a step's copy: f16 asynchronously, codes through registers.
 template <int kDim, bool kRagged, bool kCodes>
 class StepCopy {
   using S = MmaAttentionShape<kDim>;
@@ -56,8 +56,8 @@ class StepCopy {
       const bool real = first + key < end;
       const int64_t row = row_of(real ? first + key : end - 1);
       if constexpr (kCodes) {
-        codes_[i] = real ? rows.load(row, 8 * piece) : uint2{0x80808080, 0x80808080};
-        scales_[i] = real ? rows.scale(row, 8 * piece) : uint16_t{0};
+        codes_[i] = real ? rows.load(row, 8 * piece) : uint2{};
+        scales_[i] = real ? rows.scale(row, 8 * piece) : 0;
       } else {
         const bool copies = real && rows.width.has(8 * piece);
         copy_async_16_or_zeros(to + S::place(key, piece), rows.at(row, copies ? 8 * piece : 0), copies);
@@ -65,12 +65,12 @@ class StepCopy {
     }
     copy_async_commit();
   }
-  __device__ __forceinline__ void finish(uint4* to) const {
+  __device__ __forceinline__ void finish(uint4* to, const CachedRows& rows) const {
     if constexpr (kCodes) {
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
         const int at = threadIdx.x + i * S::kThreads;
-        to[S::place(at / S::kPieces, at % S::kPieces)] = CachedRows::halves(codes_[i], scales_[i]);
+        to[S::place(at / S::kPieces, at % S::kPieces)] = rows.halves(codes_[i], scales_[i]);
       }
     } else {
       copy_async_wait<0>();
@@ -79,8 +79,35 @@ class StepCopy {
 
  private:
   uint2 codes_[kCodes ? kEach : 1];
-  uint16_t scales_[kCodes ? kEach : 1];
+  uint32_t scales_[kCodes ? kEach : 1];
 };
+
+// Rotates a row's outputs (core/host_device/kv_rotation.h): a lane has columns 8 j + 2 (lane % 4) and the next.
+template <int kTiles>
+__device__ __forceinline__ void rotate_outputs(float (&out)[kTiles][4], int half) {
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+    float &a = out[j][2 * half], &b = out[j][2 * half + 1];
+    const float sum = a + b, difference = a - b;
+    a = sum * core::kRotationScale, b = difference * core::kRotationScale;
+#pragma unroll
+    for (int step = 1; step < 4; step *= 2) {
+      const float other_a = __shfl_xor_sync(~0u, a, step), other_b = __shfl_xor_sync(~0u, b, step);
+      a = threadIdx.x & step ? other_a - a : a + other_a;
+      b = threadIdx.x & step ? other_b - b : b + other_b;
+    }
+  }
+#pragma unroll
+  for (int step = 1; step < 4; step *= 2)
+#pragma unroll
+    for (int j = 0; j + step < kTiles; ++j)
+      if (j % (2 * step) < step)
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          const float a = out[j][i], b = out[j + step][i];
+          out[j][i] = a + b, out[j + step][i] = a - b;
+        }
+}
 
 // kVaried: windows, soft caps and tokens that see later ones.
 template <int kDim, bool kVaried, bool kRagged, bool kCodes>
@@ -108,8 +135,8 @@ __global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentio
   const int first_key = seen_first.first, length = seen_last.end;
   const int64_t head_row = (int64_t{args.streams[first_token]} * cache.heads + kv_head) * cache.rows;
   const HeadWidth<kDim, kRagged> head_width(width);
-  const Rows<kDim, kCodes, kRagged> key_rows(cache.k, cache.k_scales, head_row, head_width),
-      value_rows(cache.v, cache.v_scales, head_row, head_width);
+  const Rows<kDim, kCodes, kRagged> key_rows(cached_keys(cache), head_row, head_width),
+      value_rows(cached_values(cache), head_row, head_width);
   const RowsFrom row_of(cache, first_key);
   StepCopy<kDim, kRagged, kCodes> next_keys, next_values;
   next_keys.start(keys, key_rows, row_of, first_key, length);
@@ -126,10 +153,11 @@ __global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentio
 #pragma unroll
       for (float& of : v) of *= args.scale * kLog2e;
     }
+    if (kCodes && cache.rotates_k()) rotate_lanes(v);
     queries[S::place(row, piece)] = {pack_half2(v[0], v[1]), pack_half2(v[2], v[3]), pack_half2(v[4], v[5]),
                                      pack_half2(v[6], v[7])};
   }
-  next_keys.finish(keys);
+  next_keys.finish(keys, key_rows);
 
   const int first_row = warp * 16 * kRowTiles;
   // ldmatrix: 16 rows of queries and values; 8 rows of keys and the next 8 columns.
@@ -219,7 +247,7 @@ __global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentio
           for (int j = 0; j < kDim / 8; ++j)
             out[m][j][2 * half] *= rescale_factor, out[m][j][2 * half + 1] *= rescale_factor;
       }
-    next_values.finish(values);
+    next_values.finish(values, value_rows);
     __syncthreads(); // values are there; keys are no longer read
     if (step + 1 < steps) next_keys.start(keys, key_rows, row_of, first + kKeys, length);
 #pragma unroll
@@ -234,13 +262,14 @@ __global__ void __launch_bounds__(MmaAttentionShape<kDim>::kThreads, MmaAttentio
           mma_16x8x16(out[m][j + 1], weights[m][k], b[2], b[3]);
         }
       }
-    if (step + 1 < steps) next_keys.finish(keys);
+    if (step + 1 < steps) next_keys.finish(keys, key_rows);
   }
 
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      if (kCodes && cache.rotates_v()) rotate_outputs(out[m], half);
       float sum = row_sum[m][half];
       sum += __shfl_xor_sync(~0u, sum, 1);
       sum += __shfl_xor_sync(~0u, sum, 2);
@@ -282,7 +311,7 @@ void launch_over(const Launch& launch, const AttentionArgs& args) {
 
 bool can_attend_by_mma(const Cache& cache, int heads, const ChipLimits& chip) {
   const int dim = cache.k_dim;
-  const bool codes = cache.k_scales && cache.v_scales;
+  const bool codes = cache.k_codes() && cache.v_codes();
   if (!codes && !(cache.k_half && cache.v_half)) return false;
   if (dim != cache.v_dim || dim % (codes ? 32 : 8) != 0 || (dim > 128 && dim != 256)) return false;
   const int shared = dim <= 128 ? MmaAttentionShape<128>::kSharedBytes : MmaAttentionShape<256>::kSharedBytes;
@@ -290,7 +319,7 @@ bool can_attend_by_mma(const Cache& cache, int heads, const ChipLimits& chip) {
 }
 
 void launch_mma_attention(const Launch& launch, const AttentionArgs& args) {
-  args.cache.k_scales ? launch_over<true>(launch, args) : launch_over<false>(launch, args);
+  args.cache.k_codes() ? launch_over<true>(launch, args) : launch_over<false>(launch, args);
 }
 
 } // namespace ridge::kernels::cuda

@@ -21,6 +21,7 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
     query[i] = args.q[(int64_t{token} * args.heads + head) * cache.k_dim + i] * args.scale;
   for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = 0;
   __syncthreads();
+  if (cache.rotates_k()) rotate_shared(query, cache.k_dim);
   const int stream = args.streams[token], position = args.positions[token];
   const auto [first, end] = args.places ? args.visible.seen_from(position, args.places[token])
                                         : Window::Span{args.visible.first_seen(position), position + 1};
@@ -30,18 +31,14 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
   // A sink is an initial score without a value.
   const bool has_sink = args.sinks && warp == 0;
   float largest = has_sink ? args.sinks[head] : -INFINITY, sum = has_sink ? 1 : 0;
-  const auto read = [](const void* from, bool half, const uint16_t* scales, int64_t i) {
-    if (scales) return static_cast<const int8_t*>(from)[i] * __half2float(__ushort_as_half(scales[i / 32]));
-    return half ? __half2float(static_cast<const __half*>(from)[i]) : static_cast<const float*>(from)[i];
-  };
+  const CachedSide keys = cached_keys(cache), values = cached_values(cache);
   const int32_t* chosen = args.chosen ? args.chosen + int64_t{token} * args.most : nullptr;
   for (int number = chosen ? warp : first + warp; number < (chosen ? args.most : end); number += kWarps) {
     const int key = chosen ? chosen[number] : number;
     if (key < 0) break; // end of the list
     const int64_t row = head_at + row_of(key);
     float score = 0;
-    for (int i = lane; i < cache.k_dim; i += kWarp)
-      score += query[i] * read(cache.k, cache.k_half, cache.k_scales, row * cache.k_dim + i);
+    for (int i = lane; i < cache.k_dim; i += kWarp) score += query[i] * cached_element(keys, row * cache.k_dim + i);
     score = warp_sum(score);
     if (args.soft_cap > 0) score = args.soft_cap * tanhf(score / args.soft_cap);
     score -= slope * static_cast<float>(abs(position - key));
@@ -53,7 +50,7 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
     largest = new_largest;
     sum = sum * rescale_factor + weight;
     for (int i = lane; i < cache.v_dim; i += kWarp)
-      out[i] = out[i] * rescale_factor + weight * read(cache.v, cache.v_half, cache.v_scales, row * cache.v_dim + i);
+      out[i] = out[i] * rescale_factor + weight * cached_element(values, row * cache.v_dim + i);
   }
   if (lane == 0) warp_max[warp] = largest, warp_weight[warp] = sum;
   __syncthreads();
@@ -64,7 +61,9 @@ __global__ void plain_attention_kernel(const __grid_constant__ AttentionArgs arg
   for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) {
     float value = 0;
     for (int w = 0; w < kWarps; ++w) value += shared[cache.k_dim + w * cache.v_dim + i] * expf(warp_max[w] - block_max);
-    args.out[(int64_t{token} * args.heads + head) * cache.v_dim + i] = none ? 0 : value / total;
+    float result[] = {none ? 0 : value / total};
+    if (cache.rotates_v()) rotate_lanes(result);
+    args.out[(int64_t{token} * args.heads + head) * cache.v_dim + i] = result[0];
   }
 }
 

@@ -23,9 +23,10 @@ __global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs
         args.scale * (i < cache.v_dim ? args.q[row * cache.v_dim + i] : args.q_rest[row * rest + i - cache.v_dim]);
   for (int i = lane; i < cache.v_dim; i += kWarp) out[i] = 0;
   __syncthreads();
+  if (cache.rotates_k()) rotate_shared(query, cache.k_dim);
   const auto read = [&](bool entry, int64_t key, int i) {
     const Cache& from = entry ? args.entries : cache;
-    return cached_key(from, (args.streams[token] * from.rows + key) * from.k_dim + i);
+    return cached_element(cached_keys(from), (args.streams[token] * from.rows + key) * from.k_dim + i);
   };
   const int32_t* chosen = args.chosen ? args.chosen + int64_t{token} * args.most : nullptr;
   const bool ahead = args.places && args.places[token].block_end > 0;
@@ -64,7 +65,9 @@ __global__ void plain_latent_attention_kernel(const __grid_constant__ LatentArgs
   for (int i = threadIdx.x; i < cache.v_dim; i += blockDim.x) {
     float value = 0;
     for (int w = 0; w < kWarps; ++w) value += shared[cache.k_dim + w * cache.v_dim + i] * expf(warp_max[w] - block_max);
-    args.out[row * cache.v_dim + i] = none || total <= 0 ? 0 : value / total;
+    float result[] = {none || total <= 0 ? 0 : value / total};
+    if (cache.rotates_k()) rotate_lanes(result);
+    args.out[row * cache.v_dim + i] = result[0];
   }
 }
 

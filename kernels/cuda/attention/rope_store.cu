@@ -43,7 +43,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
       __syncthreads();
       v = head;
     }
-    store_head(v, cache.v_dim, at, cache.v, cache.v_half, cache.v_scales, warp, warps);
+    store_head(v, cache.v_dim, at, value_target(cache), warp, warps);
     return;
   }
   const int heads = is_q ? args.q_heads : args.k_heads, dim = args.head_dim;
@@ -64,7 +64,7 @@ __global__ void rope_store_kernel(const __grid_constant__ RopeStoreArgs args, St
   if (float* out = is_q ? args.q_out : args.k_out)
     for (int i = threadIdx.x; i < dim; i += blockDim.x) out[in_at + i] = head[i];
   const int64_t at = ((stream * cache.heads + h) * cache.rows + cache.row_of(position)) * cache.k_dim;
-  if (!is_q && args.store) store_head(head, dim, at, cache.k, cache.k_half, cache.k_scales, warp, warps);
+  if (!is_q && args.store) store_head(head, dim, at, key_target(cache), warp, warps);
 }
 
 } // namespace

@@ -3,6 +3,7 @@
 #include "kernels/cuda/plan/memory_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ridge::kernels::cuda {
 namespace {
@@ -36,22 +37,32 @@ KvCache::KvCache(const core::Program& program, const core::ExecutorConfig& confi
     layer.streams = static_cast<int>(config.streams);
     layer.ring = rows[i].is_ring();
     const int64_t all_rows = config.streams * kv.heads * layer.rows;
+    layer.k_type = config.k_type, layer.v_type = config.v_type;
     layer.k = at;
-    if (config.k_type == core::KvType::q8_0) layer.k_scales = reinterpret_cast<uint16_t*>(at + all_rows * kv.k_dim);
+    layer.k_blocks = add_rows(at, all_rows, config.k_type, kv.k_dim, kv, rows[i]);
     at += of_layer.keys;
     layer.v = at;
-    if (config.v_type == core::KvType::q8_0) layer.v_scales = reinterpret_cast<uint16_t*>(at + all_rows * kv.v_dim);
+    if (!kv.latent) // else values are parts of keys
+      layer.v_blocks = add_rows(at, all_rows, config.v_type, kv.v_dim, kv, rows[i]);
     at += of_layer.values;
     layers_.push_back(layer);
-    const auto element_bytes = [](core::KvType type) {
-      return type == core::KvType::q8_0 ? 1 : type == core::KvType::f16 ? 2 : 4;
-    };
-    add_part(layer.k, kv.k_dim * element_bytes(config.k_type), kv, rows[i]);
-    add_part(layer.k_scales, kv.k_dim / core::kQ8Block * sizeof(uint16_t), kv, rows[i]);
-    if (kv.latent) continue; // values are parts of keys
-    add_part(layer.v, kv.v_dim * element_bytes(config.v_type), kv, rows[i]);
-    add_part(layer.v_scales, kv.v_dim / core::kQ8Block * sizeof(uint16_t), kv, rows[i]);
   }
+}
+
+CachedBlocks KvCache::add_rows(uint8_t* at, int64_t all_rows, core::KvType type, int64_t dim, const core::KvLayer& kv,
+                               const core::CacheRows& rows) {
+  const core::KvFormat& format = core::format_of(type);
+  const auto add = [&](int64_t row_bytes) {
+    add_part(at, row_bytes, kv, rows);
+    return std::exchange(at, at + all_rows * row_bytes);
+  };
+  const int64_t halves_bytes = dim / core::kKvBlock * static_cast<int64_t>(sizeof(uint16_t));
+  CachedBlocks blocks;
+  add(dim * (format.bits == 5 ? 4 : format.bits) / 8);
+  if (format.halves > 0) blocks.scales = reinterpret_cast<uint16_t*>(add(halves_bytes));
+  if (format.halves > 1) blocks.minima = reinterpret_cast<uint16_t*>(add(halves_bytes));
+  if (format.bits == 5) blocks.high_bits = add(dim / 8);
+  return blocks;
 }
 
 void KvCache::add_part(void* data, int64_t row_bytes, const core::KvLayer& kv, const core::CacheRows& rows) {

@@ -21,8 +21,8 @@ class KvCache {
   // The first `positions` of each head, and whole ring buffers.
   void copy(int32_t from, int32_t to, int64_t positions, cudaStream_t stream) const;
 
-  // Blocks from `first` on, to and from the host (core::Executor), without ring buffers: per layer keys, their scales,
-  // values, theirs. Asynchronous. Staged in device memory: one transfer per block.
+  // Blocks from `first` on, to and from the host (core::Executor), without ring buffers: per layer the parts of keys,
+  // then of values. Asynchronous. Staged in device memory: one transfer per block.
   int64_t block_bytes() const { return block_bytes_; }
   void save(int32_t of, int64_t first, std::span<std::byte* const> blocks, const Launch& launch);
   void load(int32_t to, int64_t first, std::span<const std::byte* const> blocks, const Launch& launch);
@@ -42,6 +42,9 @@ class KvCache {
 
     int64_t head_bytes() const { return rows.rows * row_bytes; }
   };
+  // Keys or values of `dim` at `at`.
+  CachedBlocks add_rows(uint8_t* at, int64_t all_rows, core::KvType type, int64_t dim, const core::KvLayer& kv,
+                        const core::CacheRows& rows);
   void add_part(void* data, int64_t row_bytes, const core::KvLayer& kv, const core::CacheRows& rows);
   int64_t take_staging(int64_t blocks, cudaStream_t stream);
   void stage(int32_t of, int64_t first, int64_t count, bool save, const Launch& launch) const;

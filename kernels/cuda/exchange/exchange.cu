@@ -6,18 +6,12 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-__device__ __forceinline__ void send(Packet* to, float value, uint32_t number) {
-  const Packet packet = uint64_t{number} << 32 | __float_as_uint(value);
-  asm volatile("st.relaxed.sys.global.b64 [%0], %1;" ::"l"(to), "l"(packet) : "memory");
-}
-
-__device__ __forceinline__ float receive(const Packet* from, uint32_t number, const int* failed) {
-  Packet packet = 0;
-  wait_until(failed, [&] {
-    asm volatile("ld.relaxed.sys.global.b64 %0, [%1];" : "=l"(packet) : "l"(from) : "memory");
-    return static_cast<uint32_t>(packet >> 32) == number;
-  });
-  return __uint_as_float(static_cast<uint32_t>(packet));
+// Reads a packet, and tells whether it is of this exchange.
+__device__ __forceinline__ bool receive(const Packet* from, uint32_t number, float& value) {
+  Packet packet;
+  asm volatile("ld.relaxed.sys.global.b64 %0, [%1];" : "=l"(packet) : "l"(from) : "memory");
+  value = __uint_as_float(static_cast<uint32_t>(packet));
+  return static_cast<uint32_t>(packet >> 32) == number;
 }
 
 // Tells whether element i is this rank's, and its index in x.
@@ -31,11 +25,12 @@ struct Own {
   }
 };
 
-__global__ void exchange_packets(const __grid_constant__ ExchangeArgs args, Stamp* stamps) {
+__global__ void exchange_packets(const __grid_constant__ ExchangeArgs args,
+                                 const __grid_constant__ PacketTargets targets, Stamp* stamps) {
   let_successor_start();
   stamp(stamps, kStarts);
   if (!args.dataflow_input) wait_for_predecessor();
-  const uint32_t number = args.numbers->first + args.place;
+  const uint32_t number = targets.number();
   const int64_t n = args.rows * args.width;
   // Joined parts do not overlap and share one place; sums need a place per sender.
   const auto place = [&](int rank) {
@@ -46,23 +41,36 @@ __global__ void exchange_packets(const __grid_constant__ ExchangeArgs args, Stam
     while (args.dataflow_input && is_sentinel(value)) value = load_latest(args.x + i);
     return value;
   };
-  for (int64_t i = first_index(); i < n; i += index_step()) {
-    const Own own(args, i);
-    if (!own.is) continue;
-    const float value = load(own.at);
-    for (int to = 0; to < args.ranks; ++to)
-      if (to != args.rank) send(args.mailboxes[to].packets + place(args.rank) + i, value, number);
-  }
+  for (int64_t i = first_index(); i < n && !args.sent; i += index_step())
+    if (const Own own(args, i); own.is) targets.send(load(own.at), i, number);
   stamp(stamps, kPredecessorDone);
   const Packet* mine = args.mailboxes[args.rank].packets;
+  const int other = args.ranks == 2 ? 1 - args.rank : kUnknownRank; // sender of a joined part
   for (int64_t i = first_index(); i < n; i += index_step()) {
     const Own own(args, i);
     float result = 0;
-    if (args.is_all_gather)
-      result = own.is ? args.x[own.at] : receive(mine + place(0) + i, number, args.failed);
-    else
-      for (int from = 0; from < args.ranks; ++from)
-        result += from == args.rank ? load(i) : receive(mine + place(from) + i, number, args.failed);
+    if (!args.is_all_gather) {
+      // Reads all ranks' packets at once: their latencies overlap.
+      float terms[kMaxRanks];
+      int late = kUnknownRank;
+      wait_until(args, late, [&] {
+        bool arrived = true;
+#pragma unroll
+        for (int from = 0; from < kMaxRanks; ++from) {
+          if (from >= args.ranks || from == args.rank || receive(mine + place(from) + i, number, terms[from])) continue;
+          arrived = false;
+          late = from;
+        }
+        return arrived;
+      });
+#pragma unroll
+      for (int from = 0; from < kMaxRanks; ++from)
+        if (from < args.ranks) result += from == args.rank ? load(i) : terms[from];
+    } else if (own.is) {
+      result = args.x[own.at];
+    } else {
+      wait_until(args, other, [&] { return receive(mine + place(0) + i, number, result); });
+    }
     if (args.dataflow_output)
       store_latest(args.out + i, result);
     else
@@ -96,11 +104,18 @@ __global__ void number_exchanges(ExchangeNumbers* numbers, uint32_t count, Stamp
 
 } // namespace
 
+PacketTargets packet_targets(const ExchangeArgs& args) {
+  PacketTargets targets = {.half = args.ranks * kPacketFloats, .numbers = args.numbers, .place = args.place};
+  const int64_t own = args.is_all_gather ? 0 : args.rank * kPacketFloats;
+  each_other(args, [&](int to) { targets.to[targets.count++] = args.mailboxes[to].packets + own; });
+  return targets;
+}
+
 void launch_exchange(const Launch& launch, const ExchangeArgs& args) {
   const int64_t n = args.rows * args.width;
-  if (n <= kPacketFloats) {
+  if (n <= (args.is_all_gather ? kPacketFloats : kPacketSumFloats)) {
     const auto blocks = static_cast<unsigned>(std::clamp<int64_t>((n + kElementThreads - 1) / kElementThreads, 1, 64));
-    return launch(exchange_packets, blocks, kElementThreads, 0, args, launch.stamps());
+    return launch(exchange_packets, blocks, kElementThreads, 0, args, packet_targets(args), launch.stamps());
   }
   if (!args.is_all_gather) return launch_exchange_part(launch, args);
   constexpr int kThreads = 512;

@@ -3,18 +3,7 @@
 #include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/runtime/device.h"
 
-#include <atomic>
-#include <mutex>
-
 namespace ridge::kernels::cuda {
-
-// A value, with the exchange's number in the upper half. Written at once, it is its own flag.
-using Packet = uint64_t;
-
-// `first`: of a step's exchanges. Numbers rise from step to step, equally on all ranks.
-struct ExchangeNumbers {
-  uint32_t first, next;
-};
 
 // Memory that other ranks write, in two alternating halves. A rank that begins exchange n + 2 has all packets of n + 1,
 // sent after their ranks finished n: the half is free.
@@ -24,6 +13,14 @@ struct Mailbox {
   uint32_t* flags; // [half][from][most_flags]: number of the finished exchange
 };
 
+constexpr int kUnknownRank = kMaxRanks;
+
+// In host memory.
+struct Trouble {
+  int failed; // nonzero: a rank failed, nothing waits any more
+  int late;   // 1 + a rank whose values did not come within patience_ns; 0: none
+};
+
 struct ExchangeArgs {
   const float* x; // join: [rows][part]; sum: columns first … of [rows][width]
   float* out;     // [rows][width]
@@ -31,14 +28,19 @@ struct ExchangeArgs {
   bool is_all_gather;                   // else sums
   bool packed;                          // sums of rounded values (packed.cuh)
   bool dataflow_input, dataflow_output; // x arrives, out is read during the kernel
+  bool sent;                            // packets: the product that makes x sends them
   uint32_t place;                       // of the exchange in its step
   int64_t first_piece;
   int rank, ranks;
   Mailbox mailboxes[kMaxRanks];
   int64_t most_pieces, most_flags;
   const ExchangeNumbers* numbers;
-  const int* failed; // nonzero: a rank failed, nothing waits any more
+  Trouble* trouble;
+  uint64_t patience_ns; // 0: unlimited
 };
+
+// Of a sum by packets.
+PacketTargets packet_targets(const ExchangeArgs& args);
 
 void launch_exchange(const Launch& launch, const ExchangeArgs& args);
 // Sums one part, of any size. All ranks need the same parts in the same order.
@@ -65,6 +67,8 @@ class ExchangeRank final : public core::Communicator {
 
   ExchangeArgs args() const;
   ExchangeNumbers* numbers() const;
+  // The rank that this one has waited for too long, or -1.
+  int late_rank() const;
 
  private:
   const std::shared_ptr<Shared> shared_;

@@ -1,5 +1,6 @@
-// Sums large values. A block sends one piece ahead, to keep the link busy. Fast mode rounds all values, own ones, too,
-// to half of their bytes: the link is the bottleneck, and bits stay equal on all ranks.
+// Sums large values in one step on two ranks, in two on more. A block sends one piece ahead, to keep the link busy.
+// Fast mode rounds all values, own ones, too, to half of their bytes: the link is the bottleneck, and bits stay equal
+// on all ranks.
 #include "kernels/cuda/exchange/packed.cuh"
 #include "kernels/cuda/exchange/piece_mail.cuh"
 #include "kernels/cuda/ops/elementwise.cuh"
@@ -10,6 +11,7 @@ namespace {
 // Few registers: four blocks fit a multiprocessor, one beside a prompt product (gemm/prompt_product.cu). A grid of only
 // that one was not faster on two H200.
 constexpr int kSumThreads = 256, kSumBlocksPerSm = 4, kEights = kPieceFloats / kSumThreads / 8;
+constexpr int64_t kOneStepFloats = 1 << 20; // of all ranks; four H200: equal at 262,144 floats each
 
 __device__ __forceinline__ Eight operator+(const Eight& x, const Eight& y) {
   return {{x.a.x + y.a.x, x.a.y + y.a.y, x.a.z + y.a.z, x.a.w + y.a.w},
@@ -70,44 +72,109 @@ struct PlainEights {
   static __device__ __forceinline__ Eight get(const Mail* from) { return {fresh(&from->a), fresh(&from->b)}; }
 };
 
+// A block's view of one part's pieces. Mail from `from` lies in the memory of `owner`.
 template <typename Eights>
-__global__ void __launch_bounds__(kSumThreads, kSumBlocksPerSm)
-    sum_pieces(const __grid_constant__ ExchangeArgs args, Stamp* stamps) {
+class PieceSums {
+ public:
+  __device__ __forceinline__ explicit PieceSums(const ExchangeArgs& args) : args_(args), mail_(args), part_(args) {}
+
+  __device__ __forceinline__ int64_t pieces() const { return pieces_of_part(args_.rows, args_.part); }
+  // The rank that adds up a piece if sums take two steps.
+  __device__ __forceinline__ int owner(int64_t piece) const { return static_cast<int>(piece % args_.ranks); }
+  __device__ __forceinline__ bool is_mine(int64_t piece) const { return owner(piece) == args_.rank; }
+
+  __device__ __forceinline__ void send_to_all(int64_t piece) const {
+    each_eight(piece, [&](uint32_t number) {
+      const Eight own = part_.load(args_.x, number);
+      mail_.each_other([&](int to) { Eights::put(mail_of(to, args_.rank) + number, own); });
+    });
+    mail_.raise_flags(args_.first_piece + piece);
+  }
+  __device__ __forceinline__ void send_to_owner(int64_t piece) const {
+    const int to = owner(piece);
+    each_eight(piece,
+               [&](uint32_t number) { Eights::put(mail_of(to, args_.rank) + number, part_.load(args_.x, number)); });
+    mail_.raise_flag(to, args_.first_piece + piece);
+  }
+  __device__ __forceinline__ void add_up(int64_t piece) const {
+    mail_.wait_for_flags(args_.first_piece + piece);
+    each_eight(piece, [&](uint32_t number) { part_.store(args_.out, number, sum_of(number)); });
+  }
+  // Rounded like the others' copies: equal bits on all ranks.
+  __device__ __forceinline__ void add_up_for_all(int64_t piece) const {
+    mail_.wait_for_flags(args_.first_piece + piece);
+    each_eight(piece, [&](uint32_t number) {
+      const Eight sum = sum_of(number);
+      mail_.each_other([&](int to) { Eights::put(mail_of(to, args_.rank) + number, sum); });
+      part_.store(args_.out, number, Eights::rounded(sum));
+    });
+    mail_.raise_flags(args_.first_piece + piece);
+  }
+  __device__ __forceinline__ void take_sum(int64_t piece) const {
+    const int from = owner(piece);
+    mail_.wait_for_flag(from, args_.first_piece + piece);
+    each_eight(piece, [&](uint32_t number) {
+      part_.store(args_.out, number, Eights::get(mail_of(args_.rank, from) + number));
+    });
+  }
+
+ private:
   using Mail = typename Eights::Mail;
-  const DependentWork work(stamps);
-  const PieceMail mail(args);
-  const SummedPart part(args);
-  const auto mail_of = [&](int owner, int from) {
-    return reinterpret_cast<Mail*>(mail.pieces(owner, from)) + args.first_piece * (kPieceFloats / 8);
-  };
-  const auto each_eight = [&](int64_t piece, auto&& run) {
+
+  __device__ __forceinline__ Mail* mail_of(int owner, int from) const {
+    return reinterpret_cast<Mail*>(mail_.pieces(owner, from)) + args_.first_piece * (kPieceFloats / 8);
+  }
+  template <typename Run>
+  __device__ __forceinline__ void each_eight(int64_t piece, Run&& run) const {
     const auto first = static_cast<uint32_t>(piece * (kPieceFloats / 8) + threadIdx.x);
 #pragma unroll
     for (int i = 0; i < kEights; ++i)
-      if (const uint32_t number = first + i * kSumThreads; part.has(number)) run(number);
-  };
-  const auto send = [&](int64_t piece) {
-    each_eight(piece, [&](uint32_t number) {
-      const Eight own = part.load(args.x, number);
-      mail.each_other([&](int to) { Eights::put(mail_of(to, args.rank) + number, own); });
-    });
-    mail.raise_flags(args.first_piece + piece);
-  };
-  const auto add_up = [&](int64_t piece) {
-    mail.wait_for_flags(args.first_piece + piece);
-    each_eight(piece, [&](uint32_t number) {
-      Eight sum = {};
-      for (int from = 0; from < args.ranks; ++from)
-        sum = sum + (from == args.rank ? Eights::rounded(part.load(args.x, number))
-                                       : Eights::get(mail_of(args.rank, from) + number));
-      part.store(args.out, number, sum);
-    });
-  };
-  const int64_t pieces = pieces_of_part(args.rows, args.part), step = gridDim.x;
-  for (int64_t piece = blockIdx.x; piece < pieces + step; piece += step) {
-    if (piece < pieces) send(piece);
-    if (piece >= step) add_up(piece - step);
+      if (const uint32_t number = first + i * kSumThreads; part_.has(number)) run(number);
   }
+  __device__ __forceinline__ Eight sum_of(uint32_t number) const {
+    Eight sum = {};
+    for (int from = 0; from < args_.ranks; ++from)
+      sum = sum + (from == args_.rank ? Eights::rounded(part_.load(args_.x, number))
+                                      : Eights::get(mail_of(args_.rank, from) + number));
+    return sum;
+  }
+
+  const ExchangeArgs& args_;
+  const PieceMail mail_;
+  const SummedPart part_;
+};
+
+// One step: each rank sends all pieces to all others. For two ranks, and for small values, where latency counts.
+template <typename Eights>
+__global__ void __launch_bounds__(kSumThreads, kSumBlocksPerSm)
+    sum_pieces(const __grid_constant__ ExchangeArgs args, Stamp* stamps) {
+  const DependentWork work(stamps);
+  const PieceSums<Eights> sums(args);
+  const int64_t pieces = sums.pieces(), step = gridDim.x;
+  for (int64_t piece = blockIdx.x; piece < pieces + step; piece += step) {
+    if (piece < pieces) sums.send_to_all(piece);
+    if (piece >= step) sums.add_up(piece - step);
+  }
+}
+
+// Two steps: a rank adds up its share of the pieces and sends the sums. With R ranks each sends 2 (R - 1) / R values
+// per value instead of R - 1.
+template <typename Eights>
+__global__ void __launch_bounds__(kSumThreads, kSumBlocksPerSm)
+    sum_pieces_by_owner(const __grid_constant__ ExchangeArgs args, Stamp* stamps) {
+  const DependentWork work(stamps);
+  const PieceSums<Eights> sums(args);
+  const int64_t pieces = sums.pieces(), step = gridDim.x;
+  for (int64_t piece = blockIdx.x; piece < pieces + 2 * step; piece += step) {
+    if (piece < pieces && !sums.is_mine(piece)) sums.send_to_owner(piece);
+    if (const int64_t sent = piece - step; sent >= 0 && sent < pieces && sums.is_mine(sent)) sums.add_up_for_all(sent);
+    if (const int64_t added = piece - 2 * step; added >= 0 && !sums.is_mine(added)) sums.take_sum(added);
+  }
+}
+
+template <typename Eights>
+auto sum_kernel(int ranks, int64_t floats) {
+  return ranks == 2 || ranks * floats <= kOneStepFloats ? sum_pieces<Eights> : sum_pieces_by_owner<Eights>;
 }
 
 } // namespace
@@ -115,7 +182,9 @@ __global__ void __launch_bounds__(kSumThreads, kSumBlocksPerSm)
 void launch_exchange_part(const Launch& launch, const ExchangeArgs& args) {
   const auto blocks =
       static_cast<unsigned>(std::min<int64_t>(pieces_of_part(args.rows, args.part), kSumBlocksPerSm * launch.sm_count));
-  const auto kernel = args.packed ? sum_pieces<PackedEights> : sum_pieces<PlainEights>;
+  const int64_t floats = args.rows * args.part;
+  const auto kernel =
+      args.packed ? sum_kernel<PackedEights>(args.ranks, floats) : sum_kernel<PlainEights>(args.ranks, floats);
   launch(kernel, blocks, kSumThreads, 0, args, launch.stamps());
 }
 

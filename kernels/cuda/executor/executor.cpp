@@ -389,6 +389,7 @@ void Executor::launch_all(const BatchPlan& plan, LaunchLog* log) {
 }
 
 void Executor::run(const PlanShape& shape) {
+  if (config_.communicator) config_.communicator->check();
   if (!options_.graphs || shape.tokens > kGraphTokens || experts_.filed()) return launch_all(plan_of(shape));
   if (graphs_.size() == kGraphsKept && !graphs_.contains(shape)) {
     context_.synchronize();
@@ -449,8 +450,10 @@ std::unique_ptr<core::Executor> make_cuda_executor(const core::Program& program,
   const CurrentDevice current(options.device);
   CudaOptions chosen = with_serial_mode(options, std::getenv("RIDGE_CUDA_SERIAL"));
   if (config.observer) chosen.fuse = chosen.graphs = false; // the host must see inputs
-  if (config.communicator && !dynamic_cast<const ExchangeRank*>(config.communicator))
-    chosen.graphs = chosen.overlap = chosen.dataflow_sync = false; // the host takes part
+  if (config.communicator && !dynamic_cast<const ExchangeRank*>(config.communicator)) {
+    chosen.overlap = chosen.dataflow_sync = false;                                  // the exchange is no kernel of ours
+    if (!dynamic_cast<const NcclRank*>(config.communicator)) chosen.graphs = false; // the host takes part
+  }
   return std::make_unique<Executor>(program, config, chosen);
 }
 

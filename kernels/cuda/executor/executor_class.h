@@ -71,7 +71,7 @@ class Executor final : public core::Executor {
   bool start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) override;
   int32_t next_token(bool ahead) override;
   bool can_choose(const core::SamplerParams& params) const override {
-    return whole() && BatchSampler::can_sample(params);
+    return program_.output < 0 && BatchSampler::can_sample(params);
   }
   std::span<const int32_t> choose(std::span<const core::Sampler* const> samplers) override;
   void decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) override;

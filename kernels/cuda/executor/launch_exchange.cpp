@@ -1,4 +1,4 @@
-// Exchanges by kernels, or by the caller's communicator if GPUs cannot access each other's memory.
+// Exchanges by kernels, NCCL or the caller's communicator.
 #include "kernels/cuda/executor/launches.h"
 
 #include <algorithm>
@@ -23,6 +23,7 @@ ExchangeArgs KernelLauncher::exchange_args(const BatchPlan& plan, const Exchange
   args.packed = !config_.exact;
   args.dataflow_input = call.dataflow_input;
   args.dataflow_output = plan.is_dataflow(call.out);
+  args.sent = call.sent;
   args.place = static_cast<uint32_t>(call.index_in_step);
   return args;
 }
@@ -42,7 +43,7 @@ auto parts_of(const ExchangeArgs& whole) {
 
 void KernelLauncher::run(const BatchPlan& plan, const Exchange& call, const Launch& launch) {
   const ExchangeArgs args = exchange_args(plan, call);
-  if (args.ranks == 0) return exchange_on_host(args, launch);
+  if (args.ranks == 0) return exchange_otherwise(args, launch);
   if (args.is_all_gather || !summed_in_parts(args.rows, args.width)) return cuda::launch_exchange(launch, args);
   auto launch_part = parts_of(args);
   for (int64_t first = 0; first < args.width; first += kPartColumns)
@@ -54,12 +55,14 @@ PartExchange KernelLauncher::part_exchange(const ExchangeArgs& whole) {
   return {parts_of(whole), *exchange_stream_};
 }
 
-void KernelLauncher::exchange_on_host(const ExchangeArgs& args, const Launch& launch) {
+void KernelLauncher::exchange_otherwise(const ExchangeArgs& args, const Launch& launch) {
   const auto part = static_cast<size_t>(args.rows * args.part), whole = static_cast<size_t>(args.rows * args.width);
   if (!config_.communicator) {
     RIDGE_CUDA(cudaMemcpyAsync(args.out, args.x, part * sizeof(float), cudaMemcpyDeviceToDevice, launch.stream));
     return;
   }
+  if (const auto* rank = dynamic_cast<const NcclRank*>(config_.communicator))
+    return rank->exchange(args, launch.stream);
   const size_t bytes = (part + whole) * sizeof(float);
   if (exchanged_.bytes() < bytes) exchanged_ = PinnedMemory(bytes);
   auto* own = exchanged_.as<float>();

@@ -165,8 +165,10 @@ static Launch without(Launch launch, int free_multiprocessors) {
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const Matvec& call, const Launch& launch) {
-  format_of(call.product.matrix)
-      .matvec(without(launch, call.free_multiprocessors), matvec_args(plan, call.product, call.rows), config_.exact);
+  MatvecArgs args = matvec_args(plan, call.product, call.rows);
+  if (call.sends)
+    if (const ExchangeArgs sum = exchange_args(plan, *call.sends); sum.ranks > 0) args.packets = packet_targets(sum);
+  format_of(call.product.matrix).matvec(without(launch, call.free_multiprocessors), args, config_.exact);
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const MatvecPair& call, const Launch& launch) {
@@ -273,7 +275,7 @@ void KernelLauncher::run(const BatchPlan& plan, const PromptProduct& call, const
   if (summed.ranks > 0)
     return launch_prompt_product(launch, matrices[0], workspace_.prompt_scratch(), part_exchange(summed));
   launch_prompt_product(launch, matrices, {}, workspace_.prompt_scratch());
-  exchange_on_host(summed, launch);
+  exchange_otherwise(summed, launch);
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const IntegerProduct& call, const Launch& launch) {

@@ -154,10 +154,22 @@ void KernelLauncher::run(const BatchPlan& plan, const PlainAttention& call, cons
   launch_plain_attention(launch, attention_args(plan, call, launch));
 }
 
+bool KernelLauncher::unpacks_cache(Cache cache, int heads) const {
+  if (!workspace_.unpacked_cache() || !cache.k_codes() || !cache.v_codes()) return false;
+  cache.k_half = cache.v_half = true;
+  return cuda::can_attend_prompts(cache, heads);
+}
+
 void KernelLauncher::run(const BatchPlan& plan, const PromptAttention& call, const Launch& launch) {
-  const AttentionArgs args = attention_args(plan, call, launch);
-  if (context_.limits().prompt_products && cuda::can_attend_prompts(args.cache, args.heads))
-    return launch_prompt_attention(launch, args);
+  AttentionArgs args = attention_args(plan, call, launch);
+  if (context_.limits().prompt_products) {
+    if (unpacks_cache(args.cache, args.heads)) {
+      args.cache = launch_unpack_cache(launch, args, workspace_.unpacked_cache());
+      args.streams = workspace_.zero_streams();
+      args.stamps = launch.stamps();
+    }
+    if (cuda::can_attend_prompts(args.cache, args.heads)) return launch_prompt_attention(launch, args);
+  }
   launch_mma_attention(launch, args);
 }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/cache/kv_cache.h"
 #include "kernels/cuda/exchange/exchange_memory.h"
+#include "kernels/cuda/exchange/nccl_rank.h"
 #include "kernels/cuda/executor/batch_memory.h"
 #include "kernels/cuda/executor/decode_loop.h"
 #include "kernels/cuda/executor/device_weights.h"
@@ -104,6 +105,8 @@ class KernelLauncher final : public KernelCapabilities {
   RopeStoreArgs rope_store_shape(const HeadsStep& heads) const;
   RopeStoreArgs rope_store_args(const BatchPlan& plan, const RopeStore& call) const;
   AttentionArgs attention_shape(const PlanShape& shape, const Attention& call, const Launch& launch) const;
+  // Whether prompts read an f16 copy of a cache of codes.
+  bool unpacks_cache(Cache cache, int heads) const;
   AttentionArgs attention_args(const BatchPlan& plan, const Attention& call, const Launch& launch) const;
   LatentArgs latent_args(const BatchPlan& plan, const LatentAttention& call, const Launch& launch) const;
   OpCall op_call(const BatchPlan& plan, const PlainOp& call) const;
@@ -111,7 +114,7 @@ class KernelLauncher final : public KernelCapabilities {
   // launch_exchange.cpp
   ExchangeArgs exchange_args(const BatchPlan& plan, const Exchange& call) const;
   PartExchange part_exchange(const ExchangeArgs& whole);
-  void exchange_on_host(const ExchangeArgs& args, const Launch& launch);
+  void exchange_otherwise(const ExchangeArgs& args, const Launch& launch);
 
   const core::Program& program_;
   const core::ExecutorConfig& config_;

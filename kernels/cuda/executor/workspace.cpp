@@ -54,6 +54,9 @@ void Workspace::allocate_attention(cudaStream_t stream) {
   index_scores_ = memory(sizes_.index_scores, "attention");
   attention_tickets_ = memory(sizes_.attention_tickets, "attention");
   RIDGE_CUDA(cudaMemsetAsync(attention_tickets_.as(), 0, attention_tickets_.bytes(), stream));
+  unpacked_cache_ = memory(sizes_.unpacked_cache, "attention");
+  zero_streams_ = memory(sizes_.zero_streams, "attention");
+  if (zero_streams_.bytes() > 0) RIDGE_CUDA(cudaMemsetAsync(zero_streams_.as(), 0, zero_streams_.bytes(), stream));
 }
 
 // The sentinel (ptx.cuh) is all ones.

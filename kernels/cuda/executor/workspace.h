@@ -49,6 +49,8 @@ class Workspace {
   float* attention_partial() const { return attention_partial_.as<float>(); }
   float* latent_partial() const { return latent_partial_.as<float>(); }
   float* index_scores() const { return index_scores_.as<float>(); }
+  void* unpacked_cache() const { return unpacked_cache_.as(); } // null: none
+  const int32_t* zero_streams() const { return zero_streams_.as<int32_t>(); }
   unsigned* attention_tickets() const { return attention_tickets_.as<unsigned>(); }
 
  private:
@@ -70,7 +72,7 @@ class Workspace {
   std::vector<const uint8_t*> rope_axes_;
   DeviceMemory half_x_, glu_half_, glu_largest_, exponents_, bounds_, gate_, up_, parts_, slots_;
   std::unique_ptr<PromptScratch> prompt_scratch_;
-  DeviceMemory attention_partial_, latent_partial_, index_scores_, attention_tickets_;
+  DeviceMemory attention_partial_, latent_partial_, index_scores_, attention_tickets_, unpacked_cache_, zero_streams_;
 };
 
 } // namespace ridge::kernels::cuda

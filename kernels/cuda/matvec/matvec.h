@@ -1,6 +1,7 @@
 // The arguments of a matvec launch.
 #pragma once
 
+#include "kernels/cuda/exchange/packets.h"
 #include "kernels/cuda/router/route_args.h"
 #include "kernels/cuda/runtime/glu.h"
 #include "kernels/cuda/runtime/limits.h"
@@ -59,6 +60,8 @@ struct MatvecArgs {
     const float* x; // [tokens, x_stride]
     float* out;     // [tokens, out_stride of segment 0]
   } shared = {};
+
+  PacketTargets packets = {}; // for a sum over ranks: results also go there, rows side by side
 
   // x, residual and ids hold sentinels until values arrive (ptx.cuh).
   bool dataflow_input = false;

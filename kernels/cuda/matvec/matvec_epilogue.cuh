@@ -74,6 +74,8 @@ class MatvecEpilogue {
         float* out = args_.is_shared(shape_.slot) ? args_.shared.out + shape_.row * segment.out_stride
                                                   : segment.out + (shape_.first_token + t) * segment.out_stride;
         store_latest(out + row, value[0]);
+        if (args_.packets.count > 0)
+          args_.packets.send(value[0], (shape_.first_token + t) * segment.out_stride + row, args_.packets.number());
       }
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/host_device.h"
+#include "core/host_device/kv_rotation.h"
 #include "core/ops.h"
 #include "kernels/cuda/products/half_layout.h"
 #include "kernels/cuda/products/scratch_sizes.h"
@@ -110,17 +111,32 @@ struct RopeArgs {
   }
 };
 
+// Further parts of keys or values with blocks of 32 elements, in the order of the codes.
+struct CachedBlocks {
+  uint16_t* scales = nullptr;   // f16
+  uint16_t* minima = nullptr;   // f16, or null
+  uint8_t* high_bits = nullptr; // of 5-bit codes: bits k and 4 + k belong to elements 2 k and 2 k + 1 of eight
+};
+
 // A layer's cache: K of stream s, head h, position p is at ((s * heads + h) * rows + p) * k_dim; V likewise, none in
-// latent attention. Ring buffers have p in row p % rows. q8_0: bytes, and separate f16 scales per 32 elements.
+// latent attention. Ring buffers have p in row p % rows. Codes are bytes (q8_0), or four bits: nibbles k and 4 + k of
+// 32 bits belong to elements 2 k and 2 k + 1 of eight.
 struct Cache {
   void* k;
   void* v;
-  bool k_half, v_half; // f16; else f32, or q8_0 with scales
+  bool k_half, v_half; // f16
   int heads, k_dim, v_dim;
   int64_t rows;
   int streams = 1;
-  uint16_t *k_scales = nullptr, *v_scales = nullptr;
+  core::KvType k_type = core::KvType::f16, v_type = core::KvType::f16;
+  CachedBlocks k_blocks = {}, v_blocks = {};
   bool ring = false;
+
+  bool k_codes() const { return core::has_blocks(k_type); }
+  bool v_codes() const { return core::has_blocks(v_type); }
+  // Whether queries, or outputs, are to be rotated.
+  RIDGE_HD bool rotates_k() const { return core::is_rotated(k_type); }
+  RIDGE_HD bool rotates_v() const { return core::is_rotated(v_type); }
 
   // Row 0's position when `position` was stored.
   RIDGE_HD int ring_base(int position) const {
@@ -240,6 +256,8 @@ void launch_rope_attention(const Launch&, const AttentionArgs&, const RopeStoreA
 
 // Consecutive tokens of one stream, where can_multiply_prompts (prompt_product.h); no scratch.
 bool can_attend_prompts(const Cache& cache, int heads);
+// What the stream of the first token has in a cache of codes, as that of stream 0 in f16; `to`: unpacked_cache_bytes.
+Cache launch_unpack_cache(const Launch&, const AttentionArgs&, void* to);
 void launch_prompt_attention(const Launch&, AttentionArgs);
 // The same by mma (sm_80), over f16 or q8_0 caches.
 bool can_attend_by_mma(const Cache& cache, int heads, const ChipLimits& chip);

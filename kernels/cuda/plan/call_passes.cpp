@@ -339,6 +339,21 @@ void number_exchanges(const Planning&, Calls& calls) {
   if (exchanges > 0) calls.insert(calls.begin(), {0, 0, NumberExchanges{exchanges}});
 }
 
+// A matvec sends its results, which saves the exchange's kernel from waiting for them first.
+void send_from_matvecs(const Planning& p, Calls& calls) {
+  for (size_t i = 1; i < calls.size(); ++i) {
+    auto* matvec = calls[i - 1].get<Matvec>();
+    auto* sum = calls[i].get<Exchange>();
+    if (!matvec || !sum || sum->op->kind != OpKind::all_reduce || matvec->rows != sum->rows ||
+        sum->rows * p.width(sum->x) > kPacketSumFloats)
+      continue;
+    const MatrixStep& m = matvec->product.matrix;
+    if (m.ids != kNone || m.parts.size() > 1 || m.parts[0].out != sum->x) continue;
+    sum->sent = true;
+    matvec->sends = *sum;
+  }
+}
+
 // The first step must wait for the previous batch: attention reads positions and caches early, recurrent ops their
 // state.
 void mark_overlaps(const Planning& p, Calls& calls) {
@@ -361,6 +376,7 @@ void run_passes(const Planning& planning, Calls& calls) {
   calls = Conversions(planning).run(std::move(calls));
   leave_room(planning, calls);
   number_exchanges(planning, calls);
+  send_from_matvecs(planning, calls);
   mark_overlaps(planning, calls);
 }
 

@@ -29,12 +29,25 @@ struct Product {
   bool dataflow_input = false; // arrives while the kernel runs
 };
 
+// A sum over ranks, or a join.
+struct Exchange {
+  static constexpr std::string_view kName = "exchange";
+  const core::Op* op;
+  core::ValueId x, out;
+  int64_t rows;
+  bool dataflow_input = false;
+  bool sent = false;         // by the product before, where ranks exchange packets
+  int64_t index_in_step = 0; // among the step's exchanges
+};
+
 struct Matvec {
   static constexpr std::string_view kName = "matvec";
   Product product;
   int64_t rows;
-  int free_multiprocessors = 0; // without a block
+  int free_multiprocessors = 0;       // without a block
+  std::optional<Exchange> sends = {}; // packets of the next call
 };
+
 struct MatvecPair {
   static constexpr std::string_view kName = "matvec_pair";
   Product first, second;
@@ -70,16 +83,6 @@ struct ExpertDots {
   Product product;
   int64_t rows;
   int tile_tokens;
-};
-
-// A sum over ranks, or a join.
-struct Exchange {
-  static constexpr std::string_view kName = "exchange";
-  const core::Op* op;
-  core::ValueId x, out;
-  int64_t rows;
-  bool dataflow_input = false;
-  int64_t index_in_step = 0; // among the step's exchanges
 };
 
 // wgmma on weights decoded to memory.

@@ -1,5 +1,6 @@
 #include "kernels/cuda/plan/workspace_plan.h"
 
+#include "core/cache/rings.h"
 #include "core/host_device/round_up.h"
 #include "kernels/cuda/gemm/product_bound.h"
 #include "kernels/cuda/plan/batch_plan.h"
@@ -77,6 +78,27 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
     to.gate = config.max_batch * gate_rows * kFloatBytes;
 }
 
+// wgmma reads prompts' keys and values in f16 (attention/prompt_attention.cu). 0: too much beside the cache; prompts
+// then take mma_attention.cu, which reads codes.
+int64_t unpacked_cache_bytes(const core::Program& program, const core::ExecutorConfig& config,
+                             const DeviceLimits& limits) {
+  constexpr int64_t kMostOfCache = 4; // a quarter
+  if (!limits.prompt_products || !has_prompt_attention(config, limits) || config.max_batch < kPromptTokensAtLeast ||
+      !core::has_blocks(config.k_type) || !core::has_blocks(config.v_type))
+    return 0;
+  const std::vector<core::CacheRows> rows = core::cache_rows(program, config);
+  int64_t most = 0, all = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const core::KvLayer& kv = program.kv_layers[i];
+    if (kv.latent) continue;
+    const int64_t elements = kv.heads * rows[i].rows;
+    most = std::max(most, elements * (kv.k_dim + kv.v_dim) * int64_t{sizeof(uint16_t)});
+    all += config.streams * elements *
+           (core::head_bytes(config.k_type, kv.k_dim) + core::head_bytes(config.v_type, kv.v_dim));
+  }
+  return most <= all / kMostOfCache ? most : 0;
+}
+
 void plan_attention(const core::Program& program, const core::ExecutorConfig& config, const DeviceLimits& limits,
                     WorkspacePlan& to) {
   int64_t most_kv_heads = 1;
@@ -92,6 +114,8 @@ void plan_attention(const core::Program& program, const core::ExecutorConfig& co
     }
   }
   to.attention_tickets = config.max_batch * most_kv_heads * kAttentionTickets * kFloatBytes;
+  to.unpacked_cache = unpacked_cache_bytes(program, config, limits);
+  if (to.unpacked_cache > 0) to.zero_streams = config.max_batch * static_cast<int64_t>(sizeof(int32_t));
 }
 
 int64_t sum(const std::vector<int64_t>& of) { return std::accumulate(of.begin(), of.end(), int64_t{0}); }
@@ -101,7 +125,7 @@ int64_t sum(const std::vector<int64_t>& of) { return std::accumulate(of.begin(),
 int64_t WorkspacePlan::bytes() const {
   return sum(values) + dataflow + sum(rope_tables) + half_x + glu_half + glu_largest + exponents + 2 * gate +
          2 * decoded + product_bounds + batch_parts + slots + attention_partial + latent_partial + index_scores +
-         attention_tickets;
+         attention_tickets + unpacked_cache + zero_streams;
 }
 
 WorkspacePlan plan_workspace(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,

@@ -25,6 +25,7 @@ struct WorkspacePlan {
   int64_t widest_cols = 0; // without experts
 
   int64_t attention_partial = 0, latent_partial = 0, index_scores = 0, attention_tickets = 0;
+  int64_t unpacked_cache = 0, zero_streams = 0; // a stream's keys and values of a layer in f16; stream 0 of each token
 
   int64_t bytes() const;
 };

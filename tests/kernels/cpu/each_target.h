@@ -1,6 +1,7 @@
 // Instruction sets compiled into the CPU kernels.
 #pragma once
 
+#include "kernels/cpu/formats/byte_dots.h"
 #include "kernels/cpu/formats/targets.h"
 
 #include <doctest/doctest.h>
@@ -19,7 +20,11 @@ void for_each_target(const Run& run) {
     hwy::SetSupportedTargetsForTest(target);
     const std::string name = hwy::TargetName(target);
     CAPTURE(name);
-    run();
+    for (int dots = 0; dots <= static_cast<int>(kernels::cpu::best_byte_dots()); ++dots) {
+      kernels::cpu::use_byte_dots(static_cast<kernels::cpu::ByteDots>(dots));
+      CAPTURE(dots);
+      run();
+    }
   }
   hwy::SetSupportedTargetsForTest(0);
 }

@@ -2,7 +2,7 @@
 #include "core/parallel/parallel_executor.h"
 
 #include "core/error.h"
-#include "core/parallel/processes.h"
+#include "core/parallel/processes/processes.h"
 #include "core/sampler.h"
 #include "kernels/cpu/executor/executor.h"
 #include "support/ranks.h"

@@ -109,7 +109,8 @@ TEST_CASE("attention gives a token the same bits in whatever batch, over whole c
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   for (const auto& [window, chunked] : {std::pair(0, false), {5, false}, {150, false}, {40, true}})
-    for (const core::KvType type : {core::KvType::f32, core::KvType::f16, core::KvType::q8_0}) {
+    for (const core::KvType type : {core::KvType::f32, core::KvType::f16, core::KvType::q8_0, core::KvType::bf16,
+                                    core::KvType::q5_1, core::KvType::iq4_nl}) {
       CAPTURE(window);
       CAPTURE(chunked);
       CAPTURE(type);

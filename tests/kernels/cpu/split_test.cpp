@@ -116,6 +116,83 @@ TEST_CASE("a pipeline of stages gives the same logits, bit for bit, and no more 
                   Error);
 }
 
+namespace {
+
+// Fails at its second batch of the first evaluation.
+class Failing final : public core::Executor {
+ public:
+  Failing(std::unique_ptr<core::Executor> inner, int fails_at) : inner_(std::move(inner)), left_(fails_at) {}
+  void forward(const core::Batch& batch) override {
+    if (--left_ == 0) throw Error("the stage is gone");
+    inner_->forward(batch);
+  }
+  std::span<const float> logits(int64_t i) override { return inner_->logits(i); }
+  const core::ExecutorConfig& config() const override { return inner_->config(); }
+  std::string_view description() const override { return inner_->description(); }
+  double memory_bytes() const override { return inner_->memory_bytes(); }
+
+ private:
+  const std::unique_ptr<core::Executor> inner_;
+  int left_;
+};
+
+// 900 tokens of two streams, some with logits.
+std::vector<float> logits_of_long_batch(core::Executor& executor, int64_t vocab) {
+  std::vector<int32_t> tokens, positions, streams;
+  for (int32_t i = 0; i < 900; ++i) {
+    tokens.push_back(static_cast<int32_t>((11 * i + 5) % vocab));
+    positions.push_back(i < 400 ? i : i - 400);
+    streams.push_back(i < 400 ? 0 : 1);
+  }
+  const std::vector<int32_t> outputs = {2, 399, 400, 800, 899};
+  executor.forward({tokens, positions, streams, outputs});
+  std::vector<float> logits;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::span<const float> row = executor.logits(static_cast<int64_t>(i));
+    logits.insert(logits.end(), row.begin(), row.end());
+  }
+  CHECK_THROWS_AS(executor.logits(std::ssize(outputs)), std::logic_error);
+  return logits;
+}
+
+} // namespace
+
+TEST_CASE("stages work at pieces of a long batch at once, and give the same logits, bit for bit") {
+  RandomProgram model(tests::fresh_seed());
+  RandomProgram::Shape shape;
+  shape.layers = 4;
+  model.transformer(shape, Type::Q8_0, Type::Q6_K);
+  core::ExecutorConfig own = config(true);
+  own.context = 1024;
+  own.max_batch = 1000;
+  own.max_outputs = 8;
+  own.threads = 1;
+  const std::vector<float> expected =
+      logits_of_long_batch(*kernels::cpu::make_cpu_executor(model.program, own), model.program.vocab);
+  for (int stages = 2; stages <= 4; ++stages) {
+    CAPTURE(stages);
+    const auto executor = core::make_pipeline_executor(
+        model.program, own, stages, [](const core::Program& part, const core::ExecutorConfig& config, int) {
+          return kernels::cpu::make_cpu_executor(part, config);
+        });
+    CHECK(logits_of_long_batch(*executor, model.program.vocab) == expected);
+    CHECK(logits_of_long_batch(*executor, model.program.vocab) == expected);
+  }
+  for (int broken = 0; broken < 3; ++broken) {
+    CAPTURE(broken);
+    const auto executor =
+        core::make_pipeline_executor(model.program, own, 3,
+                                     [&](const core::Program& part, const core::ExecutorConfig& config,
+                                         int stage) -> std::unique_ptr<core::Executor> {
+                                       auto made = kernels::cpu::make_cpu_executor(part, config);
+                                       if (stage != broken) return made;
+                                       return std::make_unique<Failing>(std::move(made), 2);
+                                     });
+    CHECK_THROWS_WITH_AS(logits_of_long_batch(*executor, model.program.vocab), "the stage is gone", Error);
+    CHECK(logits_of_long_batch(*executor, model.program.vocab) == expected);
+  }
+}
+
 TEST_CASE("a model whose last layer gathers its tokens splits anywhere, also with one matrix for input and output") {
   const tests::TemporaryFolder folder;
   tests::TinyModel tiny;

@@ -53,6 +53,16 @@ TEST_CASE("threads: one per core, of those that the process may run on") {
   CHECK(machine.of(16).hybrid);
 }
 
+TEST_CASE("threads: arm64's cores of two kinds differ in capacity") {
+  const Machine machine;
+  machine.has(4, 1);
+  for (int i = 0; i < 4; ++i)
+    machine.write("sys/devices/system/cpu/cpu" + std::to_string(i) + "/cpu_capacity", i < 2 ? "530" : "1024");
+  CHECK(machine.of(4).hybrid);
+  CHECK(!machine.of(2).hybrid);
+  CHECK(machine.of(4).threads() == 4);
+}
+
 TEST_CASE("threads: no more than control groups give time for, to the nearest whole number") {
   const Machine machine;
   machine.has(8, 1);

@@ -107,7 +107,7 @@ TEST_CASE("CUDA: an executor allocates what was planned, whatever its heads, bat
       shape.used = experts > 0 ? 3 : 0;
       model.transformer(shape, quant::Type::Q4_K, quant::Type::Q6_K);
       for (const int64_t batch : {1, 96, 97, 700})
-        for (const core::KvType type : {core::KvType::f16, core::KvType::q8_0}) {
+        for (const core::KvType type : {core::KvType::f16, core::KvType::q8_0, core::KvType::q5_1}) {
           CAPTURE(batch);
           core::ExecutorConfig config;
           config.context = 5000;

@@ -60,7 +60,7 @@ TEST_CASE("CUDA: pieces of prompts beside tokens of other streams give what they
          {window(0), window(40), window(300), window(200, true), window(0, false, 2)})
       for (const bool sinks : {false, true})
         for (const KvType type : {KvType::f16, KvType::q8_0}) {
-          if ((type == KvType::q8_0 && dim % core::kQ8Block > 0) || !share.takes_next()) continue;
+          if ((type == KvType::q8_0 && dim % core::kKvBlock > 0) || !share.takes_next()) continue;
           CAPTURE(heads);
           CAPTURE(dim);
           CAPTURE(sees.window);

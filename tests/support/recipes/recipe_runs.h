@@ -48,9 +48,9 @@ inline std::vector<std::string> share_of(std::vector<std::string> names, int64_t
 
 // Whether head widths are whole blocks of the cache type.
 inline bool has_cache_of(const core::Program& program, core::KvType type) {
-  return type != core::KvType::q8_0 || std::ranges::all_of(program.kv_layers, [](const core::KvLayer& layer) {
-           return layer.k_dim % core::kQ8Block == 0 && layer.v_dim % core::kQ8Block == 0;
-         });
+  return !core::has_blocks(type) || std::ranges::all_of(program.kv_layers, [](const core::KvLayer& layer) {
+    return layer.k_dim % core::kKvBlock == 0 && layer.v_dim % core::kKvBlock == 0;
+  });
 }
 
 inline void run_pieces(core::Executor& executor, std::span<const int32_t> ids, size_t first, size_t last, size_t size,
@@ -201,7 +201,7 @@ inline void check_copied_cache(const MakeExecutor& make, const std::string& name
   const core::Program program = models::build_program(file);
   const std::vector<int32_t> ids = recipe.ids();
   const size_t half = ids.size() / 2 + 1;
-  for (const core::KvType type : {core::KvType::f32, core::KvType::f16, core::KvType::q8_0}) {
+  for (const core::KvType type : {core::KvType::f32, core::KvType::f16, core::KvType::q8_0, core::KvType::q5_1}) {
     CAPTURE(type);
     if (!has_cache_of(program, type)) continue;
     core::ExecutorConfig config = exact_config();
@@ -254,7 +254,7 @@ inline void check_restored_blocks(const MakeExecutor& make, const std::string& n
   const core::Program program = models::build_program(file);
   const std::vector<int32_t> ids = recipe.ids();
   const size_t part = ids.size() * 3 / 4;
-  for (const core::KvType type : {core::KvType::f32, core::KvType::f16, core::KvType::q8_0}) {
+  for (const core::KvType type : {core::KvType::f32, core::KvType::f16, core::KvType::q8_0, core::KvType::q5_1}) {
     CAPTURE(type);
     if (!has_cache_of(program, type)) continue;
     core::ExecutorConfig config = exact_config();

@@ -69,7 +69,8 @@ void lower_index_choice(Lowering& lowering, const core::Op& op) {
         task.k = lowering.cache().keys(params.layer, batch.streams[token], 0);
         task.k_type = lowering.config().k_type;
         task.k_dim = k_dim;
-        task.scratch = lowering.attention_scratch(thread);
+        task.tile = lowering.attention_scratch(thread);
+        task.scratch = task.tile + attention_tile(k_dim, 0);
         kernels.index_scores(task, params.unweighted ? ones.data() : weights + token * heads, scores.data());
         for (float& score : scores)
           if (score != score) score = -kInfinity; // broken model

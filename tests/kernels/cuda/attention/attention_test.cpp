@@ -34,7 +34,7 @@ double worst_error(RandomProgram& model, const core::ExecutorConfig& config, con
 }
 
 bool has_codes(int64_t dim, KvType k, KvType v) {
-  return dim % core::kQ8Block == 0 || (k != KvType::q8_0 && v != KvType::q8_0);
+  return dim % core::kKvBlock == 0 || (k != KvType::q8_0 && v != KvType::q8_0);
 }
 
 } // namespace

@@ -56,7 +56,7 @@ TEST_CASE("CUDA: long contexts are split over blocks, for any head size and grou
     CHECK(worst_error(model, config, {150, 1, 70, 1, 90}) < 1e-6);
     config.exact = false;
     CHECK(worst_error(model, config, {150, 1, 3, 70, 1, 90}) < 1e-5);
-    if (dim % core::kQ8Block != 0) continue;
+    if (dim % core::kKvBlock != 0) continue;
     using enum core::KvType;
     for (const auto& [k_type, v_type] : {std::pair(q8_0, q8_0), {q8_0, f16}, {f16, q8_0}, {q8_0, f32}, {f32, q8_0}}) {
       CAPTURE(k_type);

@@ -345,6 +345,44 @@ TEST_CASE(
   CHECK(exchanged(100) == Places{0, 1, 2, 3, 4});
 }
 
+TEST_CASE("batch plan: a product's input stays while its first columns are summed over ranks") {
+  RandomProgram::Shape shape;
+  shape.width = 2304;
+  shape.hidden = 768; // its shares are narrower than the sum
+  shape.heads = 8;
+  shape.kv_heads = 4;
+  Setting setting(shape);
+  setting.config.max_batch = 1024;
+  for (const core::Shard& shard : tests::shards_of(setting.model.program, 2)) {
+    setting.model.program = shard.program;
+    const kernels::cuda::Plan plan = kernels::cuda::make_plan(setting.model.program, setting.options.fuse);
+    int sums = 0;
+    for (const PromptProduct& product : all_of<PromptProduct>(setting.plan(1000))) {
+      if (!product.sum) continue;
+      ++sums;
+      const auto slot = [&](core::ValueId id) { return plan.buffers.slot_of_value[id]; };
+      CHECK(slot(product.sum->out) != slot(product.products[0].matrix.x));
+    }
+    CHECK(sums > 0);
+  }
+}
+
+TEST_CASE("batch plan: a matvec sends what a sum over ranks receives next") {
+  RandomProgram::Shape shape;
+  shape.heads = shape.kv_heads = 8;
+  Setting setting(shape);
+  const std::vector<core::Shard> shards = tests::shards_of(setting.model.program, 2);
+  setting.model.program = shards[0].program;
+  for (const int64_t tokens : {1, 40}) {
+    CAPTURE(tokens);
+    int64_t sent = 0, received = 0;
+    for (const Matvec& matvec : all_of<Matvec>(setting.plan(tokens))) sent += matvec.sends.has_value();
+    for (const Exchange& exchange : all_of<Exchange>(setting.plan(tokens))) received += exchange.sent;
+    CHECK(sent == received);
+    CHECK((sent > 0) == (tokens == 1));
+  }
+}
+
 TEST_CASE("batch plan: siblings of different formats share a launch, or what they read") {
   RandomProgram::Shape shape = one_layer();
   shape.value_type = Type::Q6_K;

@@ -1,4 +1,4 @@
-#include "core/parallel/secret.h"
+#include "core/parallel/processes/secret.h"
 
 #include "core/error.h"
 #include "core/files/private_folder.h"

@@ -1,17 +1,14 @@
-#include "core/parallel/joining.h"
+#include "core/parallel/processes/joining.h"
 
 #include "core/error.h"
-#include "core/parallel/secret.h"
-#include "core/parallel/sockets.h"
+#include "core/parallel/processes/secret.h"
+#include "core/parallel/processes/sockets.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <cstdlib>
 #include <cstring>
 #include <list>
 #include <thread>
@@ -19,7 +16,8 @@
 namespace ridge::core {
 namespace {
 
-constexpr uint32_t kMagic = 0x32676472; // "rdg2"
+constexpr uint32_t kMagic = 0x33676472; // "rdg3"
+constexpr int kChannels = 3;
 constexpr size_t kMaxCallers = 256;
 constexpr auto kPause = std::chrono::milliseconds(100); // between attempts
 
@@ -35,7 +33,7 @@ struct Proof {
   Mac mac;
 };
 struct Claims {
-  uint32_t rank, ranks, channel, text_bytes; // channel 0: commands, 1: values
+  uint32_t rank, ranks, channel, text_bytes; // channel 0: commands, 1: values, 2: pulses
 };
 struct Claim {
   Claims claims;
@@ -134,9 +132,8 @@ class Reception {
  public:
   Reception(const ProcessRank& me, const std::string& what, const std::string& secret)
       : me_(me), what_(what), secret_(secret), listeners_(listen_at(me.host, me.port, me.one_host)),
-        end_(seconds_from_now(me.patience_seconds)), missing_(2 * (me.ranks - 1)) {
-    links_.commands.resize(static_cast<size_t>(me.ranks));
-    links_.values.resize(static_cast<size_t>(me.ranks));
+        end_(seconds_from_now(me.patience_seconds)), missing_(kChannels * (me.ranks - 1)) {
+    for (auto* links : {&links_.commands, &links_.values, &links_.pulses}) links->resize(static_cast<size_t>(me.ranks));
   }
 
   ProcessLinks receive_all() {
@@ -193,11 +190,13 @@ class Reception {
     const std::string theirs(caller.text());
     const int64_t rank = claims.rank;
     std::unique_ptr<Connection> link = caller.take(fmt::format("rank {}", rank));
-    if (claims.ranks != static_cast<uint32_t>(me_.ranks) || rank < 1 || rank >= me_.ranks || claims.channel > 1) {
+    if (claims.ranks != static_cast<uint32_t>(me_.ranks) || rank < 1 || rank >= me_.ranks ||
+        claims.channel >= kChannels) {
       link->send_text(fmt::format("rank 0 waits for ranks 1 to {}", me_.ranks - 1));
       throw_error("rank 0: rank {} of {} has come, expected ranks 1 to {}", rank, claims.ranks, me_.ranks - 1);
     }
-    auto& place = (claims.channel == 0 ? links_.commands : links_.values)[static_cast<size_t>(rank)];
+    auto& links = claims.channel == 0 ? links_.commands : claims.channel == 1 ? links_.values : links_.pulses;
+    auto& place = links[static_cast<size_t>(rank)];
     if (place || theirs != what_) {
       const std::string why = place ? "has come twice" : fmt::format("runs {}, and rank 0 {}", theirs, what_);
       link->send_text(fmt::format("rank {} {}", rank, why));
@@ -211,7 +210,7 @@ class Reception {
   [[noreturn]] void fail_missing() const {
     std::string names, rejected_callers;
     for (int rank = 1; rank < me_.ranks; ++rank)
-      if (!links_.values[rank]) names += fmt::format("{}{}", names.empty() ? "" : ", ", rank);
+      if (!links_.pulses[rank]) names += fmt::format("{}{}", names.empty() ? "" : ", ", rank);
     if (const int count = links_.rejected_callers + static_cast<int>(callers_.size()); count > 0)
       rejected_callers =
           fmt::format("; {} caller{} did not know the secret (RIDGE_RANK_SECRET)", count, count == 1 ? "" : "s");
@@ -286,42 +285,7 @@ class Call {
   const Deadline end_;
 };
 
-int64_t number(const char* const (&names)[2], int64_t otherwise, int64_t least, int64_t most) {
-  for (const char* name : names) {
-    const char* text = name ? std::getenv(name) : nullptr;
-    if (!text || !*text) continue;
-    int64_t value = 0;
-    const auto [end, problem] = std::from_chars(text, text + std::strlen(text), value);
-    if (problem != std::errc() || *end != 0 || value < least || value > most)
-      throw Error(fmt::format("{}={}: expected a number from {} to {}", name, text, least, most), Error::kUsage);
-    return value;
-  }
-  return otherwise;
-}
-
-// Only loopback names: other names may mean another address elsewhere.
-bool is_this_machine(const std::string& host) {
-  in_addr address;
-  return host == "localhost" || host == "::1" ||
-         (::inet_pton(AF_INET, host.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
-}
-
 } // namespace
-
-ProcessRank ProcessRank::from_environment() {
-  ProcessRank me;
-  me.ranks = static_cast<int>(number({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"}, 1, 1, 1024));
-  if (me.ranks == 1) return me;
-  me.rank = static_cast<int>(number({"RANK", "OMPI_COMM_WORLD_RANK"}, -1, 0, me.ranks - 1));
-  if (me.rank < 0) throw Error(fmt::format("WORLD_SIZE={}, but RANK is not set", me.ranks), Error::kUsage);
-  me.local_rank = static_cast<int>(number({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"}, me.rank, 0, me.ranks - 1));
-  me.port = 1 + static_cast<int>(number({"MASTER_PORT", nullptr}, me.port - 1, 1, 65534));
-  me.patience_seconds = static_cast<double>(number({"RIDGE_RANK_TIMEOUT", nullptr}, 60, 1, 86400));
-  if (const char* host = std::getenv("MASTER_ADDR"); host && *host) me.host = host;
-  const auto here = number({"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}, 0, 1, me.ranks);
-  me.one_host = here > 0 ? here == me.ranks : is_this_machine(me.host);
-  return me;
-}
 
 ProcessLinks join_processes(const ProcessRank& me, const std::string& what, const std::string& secret) {
   if (me.rank == 0) return Reception(me, what, secret).receive_all();
@@ -329,6 +293,7 @@ ProcessLinks join_processes(const ProcessRank& me, const std::string& what, cons
   Call call(me, what, secret);
   links.commands.push_back(call.connect(0));
   links.values.push_back(call.connect(1));
+  links.pulses.push_back(call.connect(2));
   return links;
 }
 

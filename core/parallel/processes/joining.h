@@ -1,7 +1,7 @@
 // Rendezvous: ranks connect to rank 0, and both sides prove knowledge of a secret (secret.h) before trusting data.
 #pragma once
 
-#include "core/parallel/connection.h"
+#include "core/parallel/processes/connection.h"
 
 #include <memory>
 #include <string>
@@ -18,14 +18,17 @@ struct ProcessRank {
   double exchange_seconds = 5;             // limit for a caller's proof
   bool one_host = true;                    // as far as known
 
-  // torchrun's RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (one below `port`), or Open
-  // MPI's first four; RIDGE_RANK_TIMEOUT in seconds. Throws a usage Error if invalid.
+  // torchrun's RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (one below `port`), or what
+  // Open MPI and Slurm's srun say instead; RIDGE_RANK_TIMEOUT in seconds. Throws a usage Error if invalid.
   static ProcessRank from_environment();
 };
 
+// "node3" of "node[3-7,9],other". Throws a usage Error for an unfinished list.
+std::string first_slurm_host(const std::string& list);
+
 // Rank 0 has one per rank (null for itself), other ranks one to rank 0.
 struct ProcessLinks {
-  std::vector<std::unique_ptr<Connection>> commands, values;
+  std::vector<std::unique_ptr<Connection>> commands, values, pulses;
   int rejected_callers = 0; // callers without a valid proof
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,9 +22,11 @@ class Connection {
   // Throw Error if the peer is gone.
   void send(std::span<const std::byte> bytes);
   void receive(std::span<std::byte> bytes);
-  // False at the end of the stream.
+  // False at the end of the stream. Throws Error if closed with a reason.
   bool wait();
-  void close(); // ends both sides' calls; thread-safe
+  // Ends both sides' calls; thread-safe. `why`: the error of calls here, if not empty.
+  void close(const std::string& why = {});
+  int socket() const { return socket_; } // for poll
 
   template <typename T>
   void send_values(std::span<const T> values) {
@@ -51,6 +54,8 @@ class Connection {
 
   const int socket_;
   const std::string peer_;
+  mutable std::mutex mutex_;
+  std::string why_; // it was closed
 };
 
 } // namespace ridge::core

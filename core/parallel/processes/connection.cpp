@@ -1,4 +1,4 @@
-#include "core/parallel/connection.h"
+#include "core/parallel/processes/connection.h"
 
 #include "core/error.h"
 
@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
+#include <vector>
 
 namespace ridge::core {
 namespace {
@@ -28,8 +30,17 @@ void watch(int socket) {
 
 Connection::Connection(int socket, std::string peer) : socket_(socket), peer_(std::move(peer)) { watch(socket_); }
 Connection::~Connection() { ::close(socket_); }
-void Connection::close() { ::shutdown(socket_, SHUT_RDWR); }
-void Connection::gone() const { throw_error("{} is gone", peer_); }
+
+void Connection::close(const std::string& why) {
+  const std::scoped_lock lock(mutex_);
+  if (why_.empty()) why_ = why;
+  ::shutdown(socket_, SHUT_RDWR);
+}
+
+void Connection::gone() const {
+  const std::scoped_lock lock(mutex_);
+  throw Error(why_.empty() ? fmt::format("{} is gone", peer_) : why_);
+}
 
 void Connection::send(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
@@ -54,13 +65,18 @@ bool Connection::wait() {
   ssize_t got = 0;
   do got = ::recv(socket_, &next, 1, MSG_PEEK);
   while (got < 0 && errno == EINTR);
+  const std::scoped_lock lock(mutex_);
+  if (!why_.empty()) throw Error(why_);
   return got == 1;
 }
 
 void Connection::send_text(std::string_view text) {
   text = text.substr(0, kMaxText);
-  send_value(static_cast<uint32_t>(text.size()));
-  send(std::as_bytes(std::span(text)));
+  const auto size = static_cast<uint32_t>(text.size());
+  std::vector<std::byte> both(sizeof(size) + size);
+  std::memcpy(both.data(), &size, sizeof(size));
+  std::memcpy(both.data() + sizeof(size), text.data(), size);
+  send(both);
 }
 
 std::string Connection::receive_text() {

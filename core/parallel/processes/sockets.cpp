@@ -1,4 +1,4 @@
-#include "core/parallel/sockets.h"
+#include "core/parallel/processes/sockets.h"
 
 #include "core/error.h"
 

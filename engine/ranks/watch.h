@@ -1,0 +1,28 @@
+// Connections of a rank in a process of its own, and the watch over the others.
+#pragma once
+
+#include "core/parallel/communicator.h"
+#include "core/parallel/processes/joining.h"
+#include "core/parallel/processes/pulse.h"
+
+#include <memory>
+#include <vector>
+
+namespace ridge::engine {
+
+struct ProcessWatch {
+  ProcessWatch(core::ProcessLinks links, const core::ProcessRank& me);
+
+  std::vector<std::shared_ptr<core::Connection>> commands; // by rank at rank 0, else to rank 0
+  std::shared_ptr<core::Communicator> host;                // all ranks, over TCP
+  std::unique_ptr<core::Communicator> own;                 // ranks that share layers with this one
+  core::Pulse pulse;                                       // ends first; a lost rank ends all of the above
+
+  // Also watches `own`.
+  void take(std::unique_ptr<core::Communicator> linked);
+};
+
+// The GPU of a rank. Throws Error if its host shows too few.
+int device_of_rank(const core::ProcessRank& me);
+
+} // namespace ridge::engine

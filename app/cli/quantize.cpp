@@ -364,8 +364,8 @@ void add_quantize_command(CLI::App& app) {
   command->add_option("--svg", options->svg, "with --explore: also draw it here")->needs(explore)->type_name("FILE");
   command
       ->add_option("--method", request.method,
-                   "plain, or with a text: awq (scales channels), gptq (feeds errors on), round (the best files: "
-                   "then moves codes and scales while outputs gain), awq+gptq, awq+round")
+                   "plain, or with a text: awq (scales channels), gptq (feeds errors on), round (then moves codes and "
+                   "scales until outputs err no less), awq+gptq, awq+round")
       ->check(CLI::IsMember({"plain", "awq", "gptq", "round", "awq+gptq", "awq+round"}))
       ->capture_default_str()
       ->type_name("NAME");

@@ -83,7 +83,7 @@ struct ConvertRequest {
   std::string type;       // of unquantized matrices: f32, f16, bf16 or q8_0; empty: unchanged
   std::string mmproj;     // encoder; empty: "mmproj-" + output's name
   bool text_only = false; // omit the encoder
-  std::string base;       // folder of a PEFT adapter's base model
+  std::string base;       // folder of a PEFT adapter's base model; of an EAGLE-3 head's, or its GGUF file
 };
 
 struct QuantizeRequest {

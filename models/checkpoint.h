@@ -31,7 +31,8 @@ enum class Rows : uint8_t {
   grouped_q,   // its q, permuted like rope_pairs
   grouped_k,   // k, likewise
   grouped_v,
-  positions, // RoBERTa's tables start with padding
+  output_groups, // a matrix for each of o_groups
+  positions,     // RoBERTa's tables start with padding
 };
 
 enum class Change : uint8_t {
@@ -39,6 +40,7 @@ enum class Change : uint8_t {
   plus_one,           // norms stored as w - 1
   negative_exp,       // stored as log(-a)
   value_head_columns, // see Rows::value_heads
+  ternary,            // BitNet: to -m, 0 and m; m: mean of the matrix's magnitudes. Packed weights are so already
   ssm_multipliers,    // config.json's factors for z, x, b, c, dt
 };
 
@@ -49,6 +51,7 @@ enum class As : uint8_t {
   by_group, // {n / ssm groups, ssm groups}
   flat,     // {n}, from any shape
   parts,    // {n, 1, 1, m}, from m tensors
+  integers, // I32, from I64 or I32
 };
 
 struct Making {
@@ -76,6 +79,7 @@ enum class Kind : uint8_t {
   flag,
   counts,
   flags, // likewise; "a = word" tests each entry
+  reals, // null: 0
 };
 
 // A GGUF hyperparameter and its source in config.json.
@@ -111,6 +115,10 @@ struct LayerKeys {
   bool ffn_widths = false;       // feed_forward_length: 0 without feed-forward
   bool windows = false;          // attention.sliding_window and its pattern
   bool rope_pattern = false;     // attention.rope_pattern: rope base is not 0
+  bool compress_ratios = false;  // attention.compress_ratios
+  // attention.head_count and attention.head_count_kv of layers with a window, if other than the rest's: FieldRule
+  // expressions, the first that exists.
+  std::array<std::string_view, 2> sliding_heads = {}, sliding_kv_heads = {};
   // Gemma 4: layers without a window have other heads; the last layers reuse caches and may have a doubled feed-forward
   // width.
   bool two_heads = false;
@@ -124,6 +132,8 @@ struct Checkpoint {
   std::span<const NumberRule> numbers = {};
   // A second stack of decoder_block_count layers: "decoder.block.N." becomes "dec.blk.N.".
   std::span<const TensorRule> decoder = {};
+  // Draft heads: rules of a head's own tensors, relative to its layer or to "mtp.". Empty: heads are left out.
+  std::span<const TensorRule> drafts = {};
   LayerKeys layers = {};
   bool attention = true;
   bool head = true;                      // has an output matrix, possibly the embedding table
@@ -132,6 +142,7 @@ struct Checkpoint {
   std::string_view stack = {};           // prefix of "blk.N."
   bool slides_by_default = false;        // sliding_window applies even without use_sliding_window
   double rotated = 1;                    // default partial_rotary_factor
+  bool half_rope = false;                // layers without a window rotate half of rope.dimension_count
   std::array<uint16_t, 4> sections = {}; // default mrope_section
   std::string_view activation = "silu";  // required, if config.json names one; "|" separates alternatives
 };

@@ -295,6 +295,10 @@ bool is_quantizable(const gguf::TensorInfo& tensor) {
       "shortconv.conv.weight",
       "indexer.k_proj.weight",
       "indexer.q_proj.weight",
+      "_ape.weight", // compressors of DeepSeek V4
+      "hc_attn_fn.weight",
+      "hc_ffn_fn.weight",
+      "output_hc_fn.weight",
       "ple_norm_",
       "ple_conv1d",
       "time_mix_first.weight",

@@ -48,7 +48,7 @@ void add_convert_command(CLI::App& app) {
   auto options = std::make_shared<ConvertCommand>();
   CLI::App* command = app.add_subcommand("convert", "turn a Hugging Face checkpoint into a GGUF file, and its encoders "
                                                     "of pictures and sounds into another; or a LoRA "
-                                                    "adapter of PEFT");
+                                                    "adapter of PEFT, or an EAGLE-3 draft head");
   command->add_option("folder", options->request.input, "holds config.json, *.safetensors and the tokenizer")
       ->type_name("DIR")
       ->required();
@@ -61,10 +61,12 @@ void add_convert_command(CLI::App& app) {
   command->add_option("--mmproj", options->request.mmproj, "the encoder's file instead; without -o: only the encoder")
       ->type_name("FILE.gguf");
   command
-      ->add_option("--base", options->request.base,
-                   "of an adapter (adapter_config.json, adapter_model.safetensors): the checkpoint that it is for, "
-                   "whose config.json is read; default: what the adapter names")
-      ->type_name("DIR");
+      ->add_option(
+          "--base", options->request.base,
+          "of an adapter (adapter_config.json, adapter_model.safetensors) or an EAGLE-3 draft head: the "
+          "checkpoint that it is for, whose config.json is read, or of a head its GGUF file; default: what the "
+          "adapter names")
+      ->type_name("DIR|MODEL.gguf");
   command->add_flag("--text-only", options->request.text_only, "leave the encoder out");
   command->add_option("--type", options->request.type, "what unquantized matrices become (default: what they are)")
       ->type_name("f16|bf16|f32|q8_0")

@@ -1,6 +1,8 @@
 #include "convert/import/config.h"
 
+#include "convert/import/drafts/eagle.h"
 #include "convert/import/expressions.h"
+#include "convert/import/names.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
 #include "models/hparams.h"
@@ -90,7 +92,12 @@ Json without_talker(const Json& document) {
 
 Json flattened(const Json& whole) {
   const Json document = without_talker(whole);
-  for (const char* key : {"text_config", "llm_config", "lfm"}) {
+  if (is_eagle_config(document) && class_of(document) == "LlamaForCausalLM") {
+    Json head = document;
+    head["architectures"] = {"LlamaForCausalLMEagle3"};
+    return head;
+  }
+  for (const char* key : {"text_config", "llm_config", "lfm", "transformer_layer_config"}) {
     const auto inner = document.find(key);
     if (inner == document.end() || !inner->is_object()) continue;
     Json outer = document;
@@ -185,30 +192,47 @@ void set_each(Config& config, gguf::Metadata& metadata, const std::string& key, 
   const size_t equals = std::min(rule.fields.find('='), rule.fields.size());
   const std::string_view field = trimmed(rule.fields.substr(0, equals));
   const auto list = config.document->find(field);
-  if (list == config.document->end() || !list->is_array()) return; // a single value: another rule reads it
+  if (list == config.document->end()) return;
+  if (list->is_number() && rule.kind == Kind::reals) {
+    config.values.emplace(rule.key, 0);
+    return metadata.set(key, std::vector<float>(config.layers + config.drafts, list->get<float>()));
+  }
+  if (!list->is_array()) return; // a single value: another rule reads it
   const std::string where = config.fields().where(field);
   if (std::ssize(*list) < config.layers)
     throw_error("{}: expected a list with an entry for each of {} layers", where, config.layers);
   std::vector<uint32_t> counts;
   std::vector<bool> flags;
-  for (int64_t il = 0; il < config.layers; ++il) {
+  std::vector<float> reals;
+  for (int64_t il = 0; il < config.layers + config.drafts; ++il) {
+    if (il >= std::ssize(*list)) { // a draft head
+      if (!counts.empty()) counts.push_back(counts.back());
+      flags.push_back(true);
+      reals.push_back(0);
+      continue;
+    }
     const Json& entry = (*list)[il];
     if (equals < rule.fields.size()) {
       flags.push_back(count_equal(entry, rule.fields.substr(equals + 1)) != 0);
-    } else if (entry.is_number_unsigned() && entry.get<uint64_t>() <= static_cast<uint64_t>(kMaxCount)) {
+    } else if (rule.kind == Kind::counts && entry.is_number_unsigned() &&
+               entry.get<uint64_t>() <= static_cast<uint64_t>(kMaxCount)) {
       counts.push_back(entry.get<uint32_t>());
+    } else if (rule.kind == Kind::reals && (entry.is_null() || entry.is_number())) {
+      reals.push_back(entry.is_null() ? 0 : entry.get<float>());
     } else {
-      throw_error("{}: layer {}: expected an integer of 0 to {}", where, il, kMaxCount);
+      throw_error("{}: layer {}: expected {}", where, il,
+                  rule.kind == Kind::reals ? "a number" : fmt::format("an integer of 0 to {}", kMaxCount));
     }
   }
   config.values.emplace(rule.key, 0);
   if (rule.kind == Kind::counts) metadata.set(key, counts);
   if (rule.kind == Kind::flags) metadata.set(key, flags);
+  if (rule.kind == Kind::reals) metadata.set(key, reals);
 }
 
 void set_value(Config& config, gguf::Metadata& metadata, const std::string& prefix, const FieldRule& rule) {
   if (!config.applies(rule.only) || config.values.contains(rule.key)) return;
-  if (rule.kind == Kind::counts || rule.kind == Kind::flags)
+  if (rule.kind == Kind::counts || rule.kind == Kind::flags || rule.kind == Kind::reals)
     return set_each(config, metadata, prefix + std::string(rule.key), rule);
   const std::optional<double> found = config.evaluate(rule.fields);
   if (!found && !rule.absent) return;
@@ -252,7 +276,8 @@ bool lists_dense_blocks(const Json& document) {
 void read_experts(Config& config) {
   const Fields fields = config.fields();
   if (lists_dense_blocks(*config.document)) return;
-  for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"})
+  for (const char* key :
+       {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "moe_num_primary_experts"})
     if (fields.find(key)) {
       config.experts = fields.get_int(key, 0, kMaxExperts);
       return;
@@ -281,7 +306,7 @@ int64_t Config::count(std::string_view key) const {
   return found == values.end() ? 0 : static_cast<int64_t>(found->second);
 }
 
-Config read_config(JsonFiles& files, gguf::Metadata& metadata) {
+Config read_config(JsonFiles& files, gguf::Metadata& metadata, const gguf::Safetensors* tensors) {
   Config out;
   out.path = files.path("config.json");
   const Json& document = files.get("config.json");
@@ -309,18 +334,20 @@ Config read_config(JsonFiles& files, gguf::Metadata& metadata) {
   out.tied = config.find_bool("tie_word_embeddings");
   if (const Json* quantization = config.find("quantization_config")) out.quantization = *quantization;
 
+  if (tensors && !out.checkpoint().drafts.empty()) out.drafts = count_drafts(*tensors, out.layers);
   const auto set_int = [&](const char* key, int64_t value) {
     if (!out.values.emplace(key, value).second) return;
     metadata.set(prefix + key, static_cast<uint32_t>(value));
   };
-  set_int("block_count", out.layers);
+  set_int("block_count", out.layers + out.drafts);
+  if (out.drafts > 0) set_int("nextn_predict_layers", out.drafts);
   set_int("embedding_length", out.width);
   set_int("vocab_size", out.vocab);
   for (const models::Checkpoint* rules = &out.checkpoint(); rules; rules = rules->base)
     for (const FieldRule& rule : rules->fields) set_value(out, metadata, prefix, rule);
   read_adjusted_width(out, metadata, prefix);
   read_layer_kinds(out, metadata, prefix);
-  if (!out.checkpoint().layers.windows) limit_to_window(out);
+  if (!out.checkpoint().layers.windows && !out.checkpoint().layers.compress_ratios) limit_to_window(out);
   set_int("context_length", out.context);
   set_int("attention.head_count", out.heads);
   if (out.heads > 0) {
@@ -331,7 +358,8 @@ Config read_config(JsonFiles& files, gguf::Metadata& metadata) {
   if (out.experts > 0) {
     set_int("expert_count", out.experts);
     constexpr std::string_view kUsed =
-        "num_experts_per_tok | num_experts_per_token | moe_k | moe_topk.0 | moe_topk | top_k_experts";
+        "num_experts_per_tok | num_experts_per_token | moe_k | moe_topk.0 | moe_topk | top_k_experts | moe_top_k | "
+        "moe_num_active_primary_experts";
     const double used = out.evaluate(kUsed).value_or(0);
     if (!(used >= 1 && used <= static_cast<double>(out.experts) && used == std::floor(used)))
       throw_error("{}: is {}, expected 1 to {}", config.where(kUsed), used, out.experts);

@@ -3,6 +3,7 @@
 
 #include "convert/import/json_file.h"
 #include "gguf/metadata.h"
+#include "gguf/safetensors.h"
 #include "models/architecture.h"
 
 #include <cstdint>
@@ -26,8 +27,10 @@ struct Config {
   int64_t layers = 0, width = 0, vocab = 0, context = 0;
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   int64_t experts = 0;
+  int64_t drafts = 0;                             // draft heads, numbered behind the layers
   std::optional<bool> tied;                       // nullopt: not stated
   std::vector<LayerKind> kinds;                   // empty: all layers are equal
+  std::vector<LayerKind> draft_kinds;             // of draft heads
   std::vector<float> rope_factors;                // Llama 3: divisors per pair (rope_freqs.weight)
   std::vector<float> long_factors, short_factors; // Phi 3: rope_factors_long.weight, rope_factors_short.weight
   Json quantization;
@@ -35,6 +38,12 @@ struct Config {
   std::map<std::string, double, std::less<>> values;
 
   const models::Checkpoint& checkpoint() const { return architecture->checkpoint(); }
+  bool is_eagle() const { return architecture->name == "eagle3"; }
+  // BitNet's first checkpoints, and later ones in training form, have weights that are made ternary on use.
+  bool is_ternary() const {
+    return architecture->name == "bitnet" ||
+           (quantization.is_object() && quantization.value("quantization_mode", Json()) == "online");
+  }
   Fields fields() const { return {*document, path}; }
   bool applies(models::Only only) const {
     return only == models::Only::always || (only == models::Only::experts) == (experts > 0);
@@ -44,7 +53,8 @@ struct Config {
   int64_t count(std::string_view key) const;
 };
 
-Config read_config(JsonFiles& files, gguf::Metadata& metadata);
+// `tensors`: the checkpoint's, to count draft heads; nullptr: none.
+Config read_config(JsonFiles& files, gguf::Metadata& metadata, const gguf::Safetensors* tensors = nullptr);
 
 void add_defaults(Json& document); // defaults of nested language models
 void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::string& prefix);

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <tuple>
 #include <utility>
 
 namespace ridge::convert::import {
@@ -17,6 +19,9 @@ constexpr auto kWords = std::to_array<std::pair<std::string_view, LayerKind>>({
     {"global_attention", LayerKind::attention},
     {"*", LayerKind::attention},
     {"indexed_attention", LayerKind::attention},
+    {"minimax_m3_sparse", LayerKind::attention},
+    {"compressed_sparse_attention", LayerKind::attention},
+    {"heavily_compressed_attention", LayerKind::attention},
     {"sliding_attention", LayerKind::sliding},
     {"chunked_attention", LayerKind::sliding},
     {"linear_attention", LayerKind::recurrent},
@@ -55,7 +60,6 @@ std::vector<LayerKind> read_list(const Config& config) {
     if (std::ssize(kinds) < config.layers)
       throw_error("{}: has {} entries, expected one for each of {} layers", fields.where(key), kinds.size(),
                   config.layers);
-    kinds.resize(config.layers);
     return kinds;
   }
   return kinds;
@@ -75,6 +79,16 @@ std::vector<LayerKind> read_numbers(const Config& config) {
         throw_error("{}: expected numbers of 0 to {}", fields.where(key), config.layers - 1);
       kinds[layer] = LayerKind::attention;
     }
+    return kinds;
+  }
+  for (const char* key : {"hybrid_layer_pattern", "sliding_window_layout"}) {
+    const Json* list = fields.find(key);
+    if (!list) continue;
+    if (!list->is_array() || std::ssize(*list) < config.layers)
+      throw_error("{}: expected a list with an entry for each of {} layers", fields.where(key), config.layers);
+    std::vector<LayerKind> kinds;
+    for (int64_t il = 0; il < config.layers; ++il)
+      kinds.push_back((*list)[il] == 1 ? LayerKind::sliding : LayerKind::attention);
     return kinds;
   }
   if (const Json* linear = fields.find("linear_attn_config"); linear && linear->is_object()) // numbered from 1
@@ -168,6 +182,39 @@ void read_rope_bases(const Config& config, gguf::Metadata& metadata, const std::
                   config.fields().where("layer_rope_theta"), il);
 }
 
+// DeepSeek V4: positions of an entry, 0 for layers that see a window only.
+void read_ratios(const Config& config, gguf::Metadata& metadata, const std::string& prefix) {
+  const Fields fields = config.fields();
+  const Json* kinds = fields.find("layer_types");
+  if (!kinds || !kinds->is_array() || fields.find("compress_ratios")) return;
+  std::vector<uint32_t> ratios;
+  for (int64_t il = 0; il < config.layers; ++il) {
+    const Json& kind = (*kinds)[il];
+    const auto rate = [&](const char* field, double absent) {
+      return static_cast<uint32_t>(config.evaluate(field).value_or(absent));
+    };
+    ratios.push_back(kind == "compressed_sparse_attention"    ? rate("compress_rates.compressed_sparse_attention", 4)
+                     : kind == "heavily_compressed_attention" ? rate("compress_rates.heavily_compressed_attention", 128)
+                                                              : 0);
+  }
+  metadata.set(prefix + "attention.compress_ratios", ratios);
+}
+
+// SmallThinker: every fourth layer from the first has neither a window nor rope, or none has a window.
+void check_rope_layout(const Config& config) {
+  constexpr int64_t kStep = 4;
+  const Json* layout = config.fields().find("rope_layout");
+  if (!layout) return;
+  const bool windows = std::ranges::find(config.kinds, LayerKind::sliding) != config.kinds.end();
+  for (int64_t il = 0; il < config.layers; ++il) {
+    const bool whole = windows && il % kStep == 0;
+    if (!layout->is_array() || il >= std::ssize(*layout) || (*layout)[il] != (whole ? 0 : 1))
+      throw_error("{}: layer {}: expected {} here", config.fields().where("rope_layout"), il, whole ? 0 : 1);
+    if (windows && (config.kinds[il] == LayerKind::attention) != whole)
+      throw_error("{}: layer {}: expected {} here", config.fields().where("sliding_window_layout"), il, whole ? 0 : 1);
+  }
+}
+
 } // namespace
 
 void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::string& prefix) {
@@ -179,6 +226,17 @@ void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::strin
     for (int64_t il = 1; il <= config.layers; ++il)
       config.kinds.push_back(il % kPeriod == 0 || il == config.layers ? LayerKind::attention : LayerKind::sliding);
   }
+  // Kinds of draft heads follow in the list, or have their own, or all are attention.
+  const Json* own = config.fields().find("mtp_layer_types");
+  for (int64_t il = config.layers; il < config.layers + config.drafts && !config.kinds.empty(); ++il) {
+    const int64_t head = il - config.layers;
+    const bool listed = own && own->is_array() && head < std::ssize(*own) && (*own)[head].is_string();
+    config.draft_kinds.push_back(
+        il < std::ssize(config.kinds) ? config.kinds[il]
+        : listed ? kind_of((*own)[head].get<std::string>(), config.fields().where("mtp_layer_types"))
+                 : LayerKind::attention);
+  }
+  if (!config.kinds.empty()) config.kinds.resize(config.layers);
   const std::vector<LayerKind>& kinds = config.kinds;
   const auto some = [&](LayerKind kind) { return std::ranges::find(kinds, kind) != kinds.end(); };
   if (some(LayerKind::recurrent) && !keys.recurrent_layers && !keys.kv_heads)
@@ -186,7 +244,8 @@ void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::strin
 
   const auto set = [&](const char* key, auto of_layer) {
     std::vector<decltype(of_layer(LayerKind::attention))> values;
-    for (const LayerKind kind : kinds) values.push_back(of_layer(kind));
+    for (const std::vector<LayerKind>& some_kinds : {kinds, config.draft_kinds})
+      for (const LayerKind kind : some_kinds) values.push_back(of_layer(kind));
     metadata.set(prefix + key, values);
     config.values.emplace(key, 0);
   };
@@ -205,12 +264,27 @@ void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::strin
         [&](LayerKind kind) { return static_cast<uint32_t>(kind == LayerKind::ffn ? count : 0); });
   }
   if (keys.windows && some(LayerKind::sliding)) {
-    const int64_t window = config.fields().get_int("sliding_window", 1, models::kMaxContext);
-    metadata.set(prefix + "attention.sliding_window", static_cast<uint32_t>(window));
+    const char* key = config.fields().find("sliding_window") ? "sliding_window" : "sliding_window_size";
+    if (!config.values.contains("attention.sliding_window"))
+      metadata.set(prefix + "attention.sliding_window",
+                   static_cast<uint32_t>(config.fields().get_int(key, 1, models::kMaxContext)));
     set("attention.sliding_window_pattern", [](LayerKind kind) { return kind == LayerKind::sliding; });
+  }
+  for (const auto& [key, expressions, usual] :
+       {std::tuple("attention.head_count", keys.sliding_heads, config.heads),
+        std::tuple("attention.head_count_kv", keys.sliding_kv_heads, config.kv_heads)}) {
+    std::optional<double> own;
+    for (const std::string_view expression : expressions)
+      if (!own && !expression.empty()) own = config.evaluate(expression);
+    if (!own || !some(LayerKind::sliding)) continue;
+    if (!(*own >= 1 && *own <= models::kMaxHeads && *own == std::floor(*own)))
+      throw_error("{}: is {}, expected 1 to {}", config.fields().where(expressions[0]), *own, models::kMaxHeads);
+    set(key, [&](LayerKind kind) { return static_cast<uint32_t>(kind == LayerKind::sliding ? *own : usual); });
   }
   if (keys.two_heads) read_two_heads(config, metadata, prefix);
   read_rope_bases(config, metadata, prefix);
+  check_rope_layout(config);
+  if (keys.compress_ratios) read_ratios(config, metadata, prefix);
 }
 
 } // namespace ridge::convert::import

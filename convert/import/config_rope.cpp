@@ -97,6 +97,21 @@ void read_long_rope(const Fields& scaling, const std::string& prefix, int64_t di
   metadata.set(prefix + "rope.scaling.attn_factor", static_cast<float>(scaling.get_number("attention_factor", usual)));
 }
 
+// A number, or a list with one for each layer, which layers of a kind must share.
+double of_kind(const Config& config, const char* key, LayerKind kind, double absent) {
+  const Json* list = config.fields().find(key);
+  if (!list || !list->is_array()) return config.fields().get_number(key, absent);
+  std::optional<double> shared;
+  for (int64_t il = 0; il < config.layers; ++il) {
+    if (!config.kinds.empty() && config.kinds[il] != kind) continue;
+    const Json* own = il < std::ssize(*list) ? &(*list)[il] : nullptr;
+    if (!own || !own->is_number() || own->get<double>() != shared.value_or(own->get<double>()))
+      throw_error("{}: layer {}: expected the number of other layers of its kind", config.fields().where(key), il);
+    shared = own->get<double>();
+  }
+  return shared.value_or(absent);
+}
+
 } // namespace
 
 // Gemma 4: divisors select rotated pairs; layers with a window rotate all.
@@ -124,25 +139,36 @@ void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix)
                               : kNone,
                       config.where(newer ? "rope_parameters" : "rope_scaling"));
   const Json* full = around.find("full_attention");
+  const Json* compress = around.find("compress"); // DeepSeek V4: beside "main", which has no scaling
+  if (!full) full = compress;
   const Fields scaling(full ? *full : newer ? *newer : older ? *older : kNone, around.where());
   const auto checked = [&](double base) {
     if (!(base > 1)) throw_error("{}: is {}, expected a number above 1", config.where("rope_theta"), base);
     return static_cast<float>(base);
   };
-  const double outer_base = config.get_number("rope_theta", config.get_number("rotary_emb_base", 10000));
-  const double base = scaling.get_number("rope_theta", outer_base);
+  const double outer_base =
+      of_kind(out, "rope_theta", LayerKind::attention, config.get_number("rotary_emb_base", 10000));
+  const double base = compress ? outer_base : scaling.get_number("rope_theta", outer_base);
   metadata.set(prefix + "rope.freq_base", checked(base));
   if (const Json* sliding = around.find("sliding_attention"))
     metadata.set(prefix + "rope.freq_base_swa",
                  checked(Fields(*sliding, around.where("sliding_attention")).get_number("rope_theta", base)));
   else if (config.find("rope_local_base_freq"))
     metadata.set(prefix + "rope.freq_base_swa", checked(config.get_number("rope_local_base_freq", base)));
+  else if (config.find("swa_rope_theta"))
+    metadata.set(prefix + "rope.freq_base_swa", checked(config.get_number("swa_rope_theta", base)));
+  else if (const Json* bases = config.find("rope_theta"); bases && bases->is_array())
+    metadata.set(prefix + "rope.freq_base_swa", checked(of_kind(out, "rope_theta", LayerKind::sliding, base)));
 
   const double older_part = config.get_number("rotary_pct", config.get_number("rope_pct", out.checkpoint().rotated));
-  const double outer = config.get_number("partial_rotary_factor", older_part);
+  const double outer = of_kind(out, "partial_rotary_factors", LayerKind::attention,
+                               config.get_number("partial_rotary_factor", older_part));
   const double part = scaling.get_number("partial_rotary_factor", outer);
   if (!(part > 0 && part <= 1))
     throw_error("{}: is {}, expected a part of 1", config.where("partial_rotary_factor"), part);
+  if (out.checkpoint().half_rope && part != 0.5)
+    throw_error("{}: is {}, not 0.5: models of this kind cannot be run yet", config.where("partial_rotary_factor"),
+                part);
   const std::string type = scaling.find_string("rope_type").value_or(scaling.find_string("type").value_or("default"));
   if (type == "proportional") return read_proportional_rope(scaling, part, out, prefix, metadata);
   if (!out.values.contains("rope.dimension_count")) {
@@ -169,9 +195,10 @@ void read_rope(Config& out, gguf::Metadata& metadata, const std::string& prefix)
     metadata.set(prefix + "rope.scaling.type", "linear");
     metadata.set(prefix + "rope.scaling.factor", static_cast<float>(factor));
   } else if (type == "llama3") {
-    out.rope_factors = llama3_factors(scaling, base, dims);
+    out.rope_factors = llama3_factors(scaling, base, out.checkpoint().half_rope ? dims / 2 : dims);
+    out.rope_factors.resize(dims / 2, 1);
   } else if (type == "yarn") {
-    read_yarn(scaling, prefix, factor, out.values.contains("rope.scaling.yarn_log_multiplier"), metadata);
+    read_yarn(scaling, prefix, factor, out.values.contains("rope.scaling.yarn_log_multiplier") || compress, metadata);
   } else {
     throw_error("{}: '{}' cannot be run yet; known are linear, llama3, yarn, longrope and dynamic",
                 scaling.where("rope_type"), core::printable(type));

@@ -1,5 +1,6 @@
 // Plans all tensors, builds the model's Program with their shapes as a check, writes row by row.
 #include "convert/import/config.h"
+#include "convert/import/drafts/eagle.h"
 #include "convert/import/encoders/fields.h"
 #include "convert/import/encoders/plan.h"
 #include "convert/import/generation.h"
@@ -12,6 +13,7 @@
 #include "core/strings/printable.h"
 #include "gguf/safetensors.h"
 #include "gguf/writer.h"
+#include "models/eagle.h"
 #include "models/model.h"
 #include "models/recipes.h"
 #include "models/sound/encoder.h"
@@ -77,11 +79,22 @@ void with_shapes(const gguf::Metadata& metadata, const std::vector<gguf::TensorI
 }
 
 // Throws Error unless the tensors exactly match the hyperparameters.
-void check_model(const gguf::Metadata& metadata, const Plan& plan, const std::string& folder) {
+void check_model(const gguf::Metadata& metadata, const Plan& plan, const Config& config, const std::string& folder) {
   const auto is_rope = [](const Output& output) { // read when a Program is built
     return output.parts.empty() && output.info.name.starts_with("rope_f");
   };
-  with_shapes(metadata, plan.shapes, plan.outputs, is_rope, folder, [](const gguf::File& file) {
+  const auto is_constant = [](const Output& output) { return output.info.name == "d2t"; };
+  if (config.is_eagle()) {
+    const StandIn model = stand_in_for_target(config, metadata);
+    const auto none = [](const Output&) { return false; };
+    with_shapes(metadata, plan.shapes, plan.outputs, is_constant, folder, [&](const gguf::File& head) {
+      with_shapes(model.metadata, model.shapes, {}, none, folder,
+                  [&](const gguf::File& target) { models::build_eagle_head(head, target); });
+    });
+    return;
+  }
+  with_shapes(metadata, plan.shapes, plan.outputs, is_rope, folder, [&](const gguf::File& file) {
+    for (int64_t head = 0; head < config.drafts; ++head) models::build_draft_head(file, head);
     if (models::build_program(file).start_token >= 0) models::build_program(file, models::Ending::encoded);
   });
 }
@@ -144,9 +157,11 @@ class Conversion {
  public:
   explicit Conversion(const core::ConvertRequest& request)
       : request_(request), type_(parse_type(request.type)), files_(request.input),
-        text_(begin_metadata("model", request.input)), config_(read_config(files_, text_)),
-        tensors_(gguf::Safetensors::open(request.input)) {
+        text_(begin_metadata("model", request.input)), tensors_(gguf::Safetensors::open(request.input)),
+        config_(read_config(files_, text_, &tensors_)) {
     text_.set("general.architecture", config_.architecture->name);
+    if (!request.base.empty() && !config_.is_eagle())
+      throw Error("--base: goes with the folder of a PEFT adapter or of an EAGLE-3 head", Error::kUsage);
   }
 
   ConvertReport run(const ConvertProgress& progress) {
@@ -159,10 +174,8 @@ class Conversion {
 
  private:
   PlannedFile plan_text() {
-    Plan plan(tensors_, config_, type_);
-    plan.run();
-    for (const auto& [key, values] : plan.numbers) text_.set(key, values);
-    check_model(text_, plan, request_.input);
+    const std::unique_ptr<Plan> checked = checked_plan();
+    Plan& plan = *checked;
     if (plan.has_drafts) config_.notes.push_back("layers that draft tokens are left out");
     PlannedFile file = {request_.output, text_, std::move(plan.outputs)};
     set_types(file, {"blk.0.ffn_down.weight", "blk.0.ffn_down_exps.weight"});
@@ -171,6 +184,25 @@ class Conversion {
     read_sampling(files_, file.metadata, config_.notes);
     for (const auto& [key, value] : tokenizer().entries()) file.metadata.set(key, value);
     return file;
+  }
+
+  std::unique_ptr<Plan> checked_plan() {
+    try {
+      auto plan = std::make_unique<Plan>(tensors_, config_, type_);
+      plan->run();
+      for (const auto& [key, values] : plan->numbers) text_.set(key, values);
+      if (config_.is_eagle()) read_eagle_target(config_, tensors_, request_.base, text_);
+      check_model(text_, *plan, config_, request_.input);
+      return plan;
+    } catch (const Error& error) {
+      if (config_.drafts == 0) throw;
+      // A model is of use without its draft heads.
+      text_ = begin_metadata("model", request_.input);
+      config_ = read_config(files_, text_);
+      text_.set("general.architecture", config_.architecture->name);
+      config_.notes.push_back(fmt::format("draft heads cannot be run: {}", error.what()));
+      return checked_plan();
+    }
   }
 
   using Families = std::vector<const EncoderFamily*>;
@@ -222,7 +254,12 @@ class Conversion {
   }
 
   const gguf::Metadata& tokenizer() {
-    if (!tokenizer_) read_tokenizer(files_, config_.vocab, tokenizer_.emplace(), config_.notes);
+    if (tokenizer_) return *tokenizer_;
+    JsonFiles base(request_.base); // a head's folder has no tokenizer, and it needs none
+    const bool of_base = config_.is_eagle() && std::filesystem::is_directory(request_.base);
+    std::vector<std::string> unneeded;
+    read_tokenizer(of_base ? base : files_, config_.vocab, tokenizer_.emplace(),
+                   config_.is_eagle() ? unneeded : config_.notes);
     return *tokenizer_;
   }
 
@@ -264,8 +301,8 @@ class Conversion {
   JsonFiles files_;
   gguf::Metadata text_;
   std::optional<gguf::Metadata> tokenizer_;
-  Config config_;
   const gguf::Safetensors tensors_;
+  Config config_;
   ConvertReport report_;
 };
 
@@ -279,7 +316,6 @@ std::string mmproj_path(const core::ConvertRequest& request) {
 
 ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress& progress) {
   if (is_peft_folder(request.input)) return convert_peft(request);
-  if (!request.base.empty()) throw Error("--base: goes with the folder of a PEFT adapter", Error::kUsage);
   if (request.output.empty() && request.mmproj.empty())
     throw Error("convert: name the file to write with -o, or one for the encoders of pictures and sounds with --mmproj",
                 Error::kUsage);

@@ -18,6 +18,7 @@ constexpr auto kModel = std::to_array<TensorRule>({
     {"wte", "token_embd"},
     {"embed_in", "token_embd"},
     {"word_embeddings", "token_embd"},
+    {"embed", "token_embd"},
     {"tok_embeddings", "token_embd"},
     {"wpe", "position_embd"},
     {"norm", "output_norm"},
@@ -143,18 +144,14 @@ constexpr std::string_view kTables[] = {"embed_tokens",
                                         "embed_in",
                                         "word_embeddings",
                                         "tok_embeddings",
+                                        "embed",
                                         "embeddings.word_embeddings",
                                         "embeddings.tok_embeddings",
                                         "shared"};
 constexpr std::string_view kLayers[] = {"layers.",       "h.", "blocks.", "encoder.layer.", "encoder.layers.",
                                         "encoder.block."};
-constexpr std::string_view kHeads[] = {"lm_head", "language_model.lm_head", "thinker.lm_head", "embed_out", "output",
-                                       "ff_out"};
-
-bool has_matrix(const gguf::Safetensors& tensors, const std::string& module) {
-  return std::ranges::any_of(std::to_array({".weight", ".qweight", ".weight_packed"}),
-                             [&](const char* suffix) { return tensors.find(module + suffix) != nullptr; });
-}
+constexpr std::string_view kHeads[] = {
+    "lm_head", "language_model.lm_head", "thinker.lm_head", "embed_out", "output", "head", "ff_out"};
 
 bool any_begins(const gguf::Safetensors& tensors, const std::string& text) {
   return std::ranges::any_of(tensors.tensors(),
@@ -163,11 +160,29 @@ bool any_begins(const gguf::Safetensors& tensors, const std::string& text) {
 
 } // namespace
 
+bool has_module(const gguf::Safetensors& tensors, const std::string& module) {
+  return std::ranges::any_of(std::to_array({".weight", ".qweight", ".weight_packed"}),
+                             [&](const char* suffix) { return tensors.find(module + suffix) != nullptr; });
+}
+
+int64_t count_drafts(const gguf::Safetensors& tensors, int64_t layers) {
+  const Names names = find_names(tensors);
+  int64_t count = 0;
+  while (has_module(tensors, names.layer(layers + count) + "eh_proj")) ++count;
+  const std::string aside(kDraftsAside);
+  if (count == 0 && has_module(tensors, aside + "fc") && !any_begins(tensors, aside + "layers.1.")) return 1;
+  return count;
+}
+
 std::span<const TensorRule> model_rules() { return kModel; }
 std::span<const TensorRule> layer_rules() { return kLayer; }
 
 Names find_names(const gguf::Safetensors& tensors) {
   Names names;
+  for (const char* layer : {"midlayer.", "layers.0."}) // of EAGLE-3 heads
+    if (tensors.find(layer + std::string("hidden_norm.weight")))
+      return {"", "embed_tokens", std::string_view(layer) == "midlayer." ? layer : "layers.", "lm_head",
+              std::string_view(layer) == "midlayer."};
   for (const std::string_view prefix : kPrefixes)
     for (const std::string_view table : kTables)
       if (names.table.empty() && tensors.find(fmt::format("{}{}.weight", prefix, table))) {
@@ -185,7 +200,7 @@ Names find_names(const gguf::Safetensors& tensors) {
   names.head = kHeads[0];
   for (const std::string_view head : kHeads)
     for (const std::string& full : {std::string(head), names.prefix + std::string(head)})
-      if (names.head == kHeads[0] && has_matrix(tensors, full)) names.head = full;
+      if (names.head == kHeads[0] && has_module(tensors, full)) names.head = full;
   return names;
 }
 
@@ -209,13 +224,13 @@ ModulePlace place_of(const std::string& module) {
   return {-1, module};
 }
 
-bool is_draft(std::string_view name) { return name.starts_with("mtp.") || name.starts_with("model.mtp."); }
+bool is_draft(std::string_view name) { return name.starts_with(kDraftsAside) || name.starts_with("model.mtp."); }
 
 bool is_unused_tensor(std::string_view name) {
   // Image and audio parts; quantization of activations and KV cache.
   constexpr std::string_view kParts[] = {"visual.", "vision_", "vision_tower.", "vision_adapter.", "vision_projection.",
                                          "audio_", "projector.", "patch_embedding", "multi_modal_projector",
-                                         "embed_vision.", "embed_audio.", "connector.", "mlp1.",
+                                         "embed_vision.", "embed_audio.", "connector.", "mlp1.", "patch_merge_mlp.",
                                          // Encoders of sound, and what speaks.
                                          "conformer.", "talker.", "token2wav.", "code2wav.", "depthformer.",
                                          "depth_linear.", "depth_embeddings.", "codebook_offsets",
@@ -239,7 +254,7 @@ bool is_unused_tensor(std::string_view name) {
                                         ".attn.masked_bias",
                                         ".attention.bias",
                                         ".attention.masked_bias"};
-  return is_draft(name) ||
+  return is_draft(name) || name == "t2d" ||
          std::ranges::any_of(kParts, [&](auto part) { return name.find(part) != std::string_view::npos; }) ||
          std::ranges::any_of(kEnds, [&](auto end) { return name.ends_with(end); });
 }

@@ -294,4 +294,24 @@ Output vector_output(std::vector<Matrix> vectors, std::string name, std::vector<
   return {{std::move(name), quant::Type::F32, std::move(dims)}, write, std::move(parts)};
 }
 
+Output integer_output(const gguf::SafeTensor& tensor, const std::string& path, std::string name) {
+  const bool wide = tensor.dtype == gguf::Dtype::I64;
+  if (!wide && tensor.dtype != gguf::Dtype::I32) throw_error("{}: tensor {}: expected integers", path, tensor.name);
+  const auto write = [&tensor, path, wide](const Sink& sink) {
+    std::vector<int32_t> values(tensor.elements());
+    for (int64_t i = 0; i < std::ssize(values); ++i) {
+      int64_t value = 0;
+      if (wide)
+        std::memcpy(&value, tensor.data.data() + i * sizeof value, sizeof value);
+      else
+        std::memcpy(&values[i], tensor.data.data() + i * sizeof values[i], sizeof values[i]);
+      if (value < INT32_MIN || value > INT32_MAX)
+        throw_error("{}: tensor {}: entry {} is {}, beyond 32 bits", path, tensor.name, i, value);
+      if (wide) values[i] = static_cast<int32_t>(value);
+    }
+    sink(std::as_bytes(std::span(values)));
+  };
+  return {{std::move(name), gguf::PlainType::I32, {tensor.shape.rbegin(), tensor.shape.rend()}}, write, {&tensor}};
+}
+
 } // namespace ridge::convert::import

@@ -1,5 +1,6 @@
 #include "convert/import/plan.h"
 
+#include "convert/import/drafts/eagle.h"
 #include "convert/import/expressions.h"
 #include "convert/import/matrices/views.h"
 #include "convert/import/rows.h"
@@ -53,14 +54,44 @@ void Plan::run() {
   add_constants();
   add_rules(names_.prefix, "", model_rules());
   for (int64_t il = 0; il < config_.layers; ++il)
-    add_rules(fmt::format("{}{}.", names_.layers, il), fmt::format("{}blk.{}.", config_.checkpoint().stack, il),
-              layer_rules());
+    add_rules(names_.layer(il), fmt::format("{}blk.{}.", config_.checkpoint().stack, il), layer_rules());
   for (int64_t il = 0; il < config_.count("decoder_block_count"); ++il)
     add_levels(fmt::format("{}decoder.block.{}.", names_.prefix, il), fmt::format("dec.blk.{}.", il),
                {config_.checkpoint().decoder});
+  for (int64_t head = 0; head < config_.drafts; ++head) add_draft(head);
   read_numbers();
   add_output_matrix();
+  if (config_.is_eagle()) add_draft_vocabulary();
   check_all_used();
+}
+
+void Plan::add_draft(int64_t head) {
+  const int64_t il = config_.layers + head;
+  const std::string behind = names_.layer(il), to = fmt::format("blk.{}.", il);
+  const bool aside = !has_module(tensors_, behind + "eh_proj");
+  add_rules(aside ? fmt::format("{}layers.{}.", kDraftsAside, head) : behind, to, layer_rules());
+  const std::string from = aside ? std::string(kDraftsAside) : behind;
+  std::vector<TensorRule> rules(config_.checkpoint().drafts.begin(), config_.checkpoint().drafts.end());
+  // A copy of the model's table or output matrix is not needed.
+  std::erase_if(rules, [&](const TensorRule& rule) {
+    const bool table = rule.to == "nextn.embed_tokens", output = rule.to == "nextn.shared_head_head";
+    const SafeTensor* own = tensors_.find(fmt::format("{}{}.weight", from, rule.from));
+    const SafeTensor* other = tensors_.find((table ? names_.table : names_.head) + ".weight");
+    if (!(table || output) || !own || !other || own->dtype != other->dtype || own->shape != other->shape ||
+        !std::ranges::equal(own->data, other->data))
+      return false;
+    use(own);
+    return true;
+  });
+  add_levels(from, to, {rules});
+}
+
+void Plan::add_draft_vocabulary() {
+  const SafeTensor* tokens = tensors_.find("d2t");
+  if (!tokens) return;
+  use(tokens);
+  outputs.push_back(draft_vocabulary(*tokens, tensors_.path_of(*tokens), config_.vocab));
+  shapes.push_back(outputs.back().info);
 }
 
 // Priority: the architecture's rules, its base's, shared ones.
@@ -103,6 +134,7 @@ bool Plan::add_rule(const std::string& from, const std::string& to, const Tensor
     add(std::move(made), to, rule);
     return true;
   }
+  if (rule.how.as == As::integers) return add_integers(from, to);
   if (reader_.has(of_expert(from, 0))) {
     add_module(from, to, rule);
     return true;
@@ -118,6 +150,15 @@ bool Plan::add_rule(const std::string& from, const std::string& to, const Tensor
   use(blocks);
   use(scales);
   add({reader_.mxfp4_experts(*blocks, *scales), false}, to, rule);
+  return true;
+}
+
+bool Plan::add_integers(const std::string& from, const std::string& to) {
+  const SafeTensor* tensor = tensors_.find(from);
+  if (!tensor) return false;
+  use(tensor);
+  outputs.push_back(integer_output(*tensor, tensors_.path_of(*tensor), to));
+  shapes.push_back(outputs.back().info);
   return true;
 }
 
@@ -215,6 +256,9 @@ std::vector<Matrix> Plan::changed(Matrix matrix, const TensorRule& rule, const s
     if (!order.empty()) matrix = pick_cols(std::move(matrix), std::move(order), name);
     break;
   }
+  case Change::ternary:
+    if (config_.is_ternary()) matrix = ternary(std::move(matrix));
+    break;
   case Change::ssm_multipliers: matrix = scale_rows(std::move(matrix), ssm_multipliers(config_), name); break;
   }
   if (!rule.how.scale.empty()) {
@@ -224,6 +268,7 @@ std::vector<Matrix> Plan::changed(Matrix matrix, const TensorRule& rule, const s
   }
   if (rule.how.rows == Rows::mla_keys || rule.how.rows == Rows::mla_values)
     return mla_heads(matrix, rule.how.rows, config_, name);
+  if (rule.how.rows == Rows::output_groups) return output_groups(matrix, config_, name);
   std::vector<int64_t> order = row_order(rule.how.rows, matrix.rows, config_, name);
   if (!order.empty()) matrix = pick_rows(std::move(matrix), std::move(order));
   std::vector<Matrix> one;
@@ -273,7 +318,7 @@ void Plan::add_constants() {
 void Plan::read_numbers() {
   for (const models::NumberRule& rule : config_.checkpoint().numbers)
     for (int64_t il = 0; il < config_.layers; ++il) {
-      const std::string name = fmt::format("{}{}.{}", names_.layers, il, rule.from);
+      const std::string name = names_.layer(il) + std::string(rule.from);
       const SafeTensor* tensor = tensors_.find(name);
       if (!tensor || tensor->elements() != 1)
         throw_error("tensor {} is missing or has not one number: the checkpoint is incomplete or damaged", name);

@@ -35,8 +35,11 @@ class Plan {
   };
   void add_levels(const std::string& from, const std::string& to,
                   const std::vector<std::span<const models::TensorRule>>& levels);
+  void add_draft(int64_t head);
+  void add_draft_vocabulary();
   void add_rules(const std::string& from, const std::string& to, std::span<const models::TensorRule> shared);
   bool add_rule(const std::string& from, const std::string& to, const models::TensorRule& rule);
+  bool add_integers(const std::string& from, const std::string& to);
   bool add_ones(const std::string& to, const models::TensorRule& rule);
   void add_constant(const std::string& name, const std::vector<float>& values);
   void add_module(const std::string& from, const std::string& to, const models::TensorRule& rule);

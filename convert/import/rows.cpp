@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
 
 namespace ridge::convert::import {
 namespace {
@@ -77,6 +78,17 @@ std::vector<int64_t> of_key_heads(const Config& config, bool q, bool k, bool v, 
   return order;
 }
 
+// Rows of a head, and how many at its end are rotated: all, but of latent attention and its indexer only
+// qk_rope_head_dim.
+std::pair<int64_t, int64_t> rotated_heads(const Config& config, int64_t rows, const std::string& name) {
+  if (!config.evaluate("kv_lora_rank")) return {config.head_dim, config.head_dim};
+  const auto field = [&](const char* key) { return static_cast<int64_t>(config.evaluate(key).value_or(0)); };
+  const int64_t rotated = field("qk_rope_head_dim");
+  if (name.find(".indexer.") != std::string::npos) return {field("index_head_dim"), rotated};
+  if (name.find("attn_kv_a_mqa") != std::string::npos) return {rows, rotated};
+  return {field("qk_nope_head_dim") + rotated, rotated};
+}
+
 } // namespace
 
 std::vector<int64_t> row_order(Rows wanted, int64_t rows, const Config& config, const std::string& name) {
@@ -85,10 +97,12 @@ std::vector<int64_t> row_order(Rows wanted, int64_t rows, const Config& config, 
   };
   switch (wanted) {
   case Rows::rope_pairs: {
-    const int64_t dim = config.head_dim;
-    require(dim > 0 && rows % dim == 0);
-    std::vector<int64_t> order(rows);
-    for (int64_t r = 0; r < rows; ++r) order[r] = r / dim * dim + r % 2 * (dim / 2) + r % dim / 2;
+    const auto [dim, rotated] = rotated_heads(config, rows, name);
+    require(dim > 0 && rows % dim == 0 && rotated <= dim && rotated % 2 == 0);
+    std::vector<int64_t> order = range(0, rows);
+    for (int64_t head = 0; head < rows; head += dim)
+      for (int64_t i = 0; i < rotated; ++i)
+        order[head + dim - rotated + i] = head + dim - rotated + i % 2 * (rotated / 2) + i / 2;
     return order;
   }
   case Rows::first_half: require(rows % 2 == 0); return range(0, rows / 2);
@@ -143,6 +157,16 @@ std::vector<Matrix> mla_heads(const Matrix& matrix, Rows part, const Config& con
     parts.push_back(part == Rows::mla_keys ? transposed(pick_rows(matrix, range(first, keys)), name)
                                            : pick_rows(matrix, range(first + keys, values)));
   }
+  return parts;
+}
+
+std::vector<Matrix> output_groups(const Matrix& matrix, const Config& config, const std::string& name) {
+  const auto groups = static_cast<int64_t>(config.evaluate("o_groups").value_or(0));
+  if (groups < 1 || matrix.rows % groups != 0)
+    throw_error("{}: o_groups ({}) does not divide its {} rows", name, groups, matrix.rows);
+  std::vector<Matrix> parts;
+  for (int64_t g = 0; g < groups; ++g)
+    parts.push_back(pick_rows(matrix, range(g * (matrix.rows / groups), matrix.rows / groups)));
   return parts;
 }
 

@@ -14,6 +14,8 @@ namespace ridge::convert::import {
 // divide the rows.
 std::vector<int64_t> row_order(models::Rows order, int64_t rows, const Config& config, const std::string& name);
 
+// Rows::output_groups.
+std::vector<Matrix> output_groups(const Matrix& matrix, const Config& config, const std::string& name);
 // Per-head parts of MLA's expansion matrix: Rows::mla_keys or Rows::mla_values.
 std::vector<Matrix> mla_heads(const Matrix& matrix, models::Rows part, const Config& config, const std::string& name);
 

@@ -123,6 +123,7 @@ constexpr AttentionSpec
     kMaincoder = {.rope = Rope::adjacent, .qk_norm = true, .norms_behind_rope = true, .rope_factors = false},
     kCogVlm = {
         .rope = Rope::split, .rope_base = 10000, .rope_scaling = false, .rope_factors = false, .qkv_thirds = true};
+constexpr AttentionSpec kBitNet = {.rope = Rope::split, .output_norm = true};
 constexpr ActivationSpec kUngated = {{Activation::relu_squared}, false};
 constexpr RoutingSpec kExperts = {}, kSoftmax = {.normalize = true, .gate = core::Gate::softmax},
                       kShares = {.normalize = false, .gate = core::Gate::softmax},
@@ -145,7 +146,8 @@ constexpr auto kKinds = std::to_array<Kind>({
     {.name = "arcee", .attention = kAdjacent, .activation = kUngated},
     {.name = "olmo", .attention = kAdjacent, .layer_norms = true},
     {.name = "apertus", .attention = kNormed, .read = skip_norm_biases, .ffn = apertus_ffn},
-    {.name = "bitnet", .attention = {.rope = Rope::split, .output_norm = true}, .activation = {.norm = true}},
+    {.name = "bitnet", .attention = kBitNet, .activation = {.norm = true}},
+    {.name = "bitnet-b1.58", .attention = kBitNet, .activation = {.activation = {Activation::relu_squared}, .norm = true}},
     {.name = "exaone", .attention = kSplit},
     {.name = "openelm", .attention = kNormed},
     {.name = "paddleocr", .attention = kInOrder},

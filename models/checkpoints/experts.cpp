@@ -1,4 +1,5 @@
 // Routed experts after dense layers.
+#include "models/checkpoints/drafts.h"
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
@@ -76,7 +77,8 @@ constinit const Checkpoint checkpoints::qwen2moe = {.fixed = kQwen2Moe};
 constinit const Checkpoint checkpoints::qwen3moe = {.fixed = kQwen3Moe};
 constinit const Checkpoint checkpoints::dots1 = {.fields = kFields};
 constinit const Checkpoint checkpoints::exaone_moe = {.fields = kFields, .layers = {.windows = true}};
-constinit const Checkpoint checkpoints::hy_v3 = {.fields = std::span(kFields).subspan(1)};
+constinit const Checkpoint checkpoints::hy_v3 = {.fields = std::span(kFields).subspan(1),
+                                                 .drafts = checkpoints::kDraftLayers};
 constinit const Checkpoint checkpoints::deepseek = {
     .base = &dots1, .tensors = kRotated, .fields = kDeepSeek, .fixed = kDeepSeekFixed};
 constinit const Checkpoint checkpoints::bailingmoe2 = {.base = &dots1, .tensors = kLing, .fields = kLingFields};

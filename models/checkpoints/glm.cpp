@@ -1,8 +1,11 @@
 // GLM 4.
+#include "models/checkpoints/drafts.h"
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
 namespace {
+
+using checkpoints::kDraftLayers;
 
 constexpr TensorRule kDense[] = {
     {"post_self_attn_layernorm", "post_attention_norm"},
@@ -13,6 +16,7 @@ constexpr TensorRule kExperts[] = {{"post_attention_layernorm", "post_attention_
 } // namespace
 
 constinit const Checkpoint checkpoints::glm4 = {.tensors = kDense, .rotated = 0.5};
-constinit const Checkpoint checkpoints::glm4moe = {.base = &dots1, .tensors = kExperts, .rotated = 0.5};
+constinit const Checkpoint checkpoints::glm4moe = {
+    .base = &dots1, .tensors = kExperts, .drafts = kDraftLayers, .rotated = 0.5};
 
 } // namespace ridge::models

@@ -1,9 +1,12 @@
 // Latent attention. The checkpoint's key-value matrix becomes two tensors with a matrix per head, that for keys
 // transposed.
+#include "models/checkpoints/drafts.h"
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
 namespace {
+
+using checkpoints::kDraftLayers;
 
 constexpr TensorRule kTensors[] = {
     {"self_attn.q_a_proj", "attn_q_a"},
@@ -99,10 +102,10 @@ constexpr FixedField kMiniCpm3Fixed[] = {
 
 } // namespace
 
-constinit const Checkpoint checkpoints::deepseek2 = {.tensors = kTensors, .fields = kFields};
+constinit const Checkpoint checkpoints::deepseek2 = {.tensors = kTensors, .fields = kFields, .drafts = kDraftLayers};
 constinit const Checkpoint checkpoints::mistral4 = {.base = &deepseek2, .fields = kMistral4};
 constinit const Checkpoint checkpoints::deepseek32 = {
-    .base = &deepseek2, .tensors = kIndexed, .fields = kIndexedFields};
+    .base = &deepseek2, .tensors = kIndexed, .fields = kIndexedFields, .drafts = kDraftLayers};
 constinit const Checkpoint checkpoints::kimi_linear = {
     .base = &deepseek2, .tensors = kKimi, .fields = kKimiFields, .fixed = kKimiFixed, .layers = {.kv_heads = true}};
 constinit const Checkpoint checkpoints::minicpm3 = {

@@ -1,4 +1,5 @@
 // Small differences from the common layout.
+#include "models/checkpoints/drafts.h"
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
@@ -48,6 +49,31 @@ constexpr NumberRule kApertusNumbers[] = {
     {"mlp.act_fn.eps", "xielu.eps"},
 };
 
+constexpr TensorRule kEagle[] = {
+    {"fc", "fc"},
+    {"input_norm", "enc.output_norm"},
+    {"hidden_norm", "attn_norm_2"},
+    {"self_attn.q_proj", "attn_q", {.rows = Rows::rope_pairs}},
+    {"self_attn.k_proj", "attn_k", {.rows = Rows::rope_pairs}},
+};
+constexpr FieldRule kEagleFields[] = {{"norm_before_fc", Kind::flag, "norm_before_fc", 0},
+                                      {"norm_before_residual", Kind::flag, "norm_before_residual", 0}};
+constexpr FixedField kEagleFixed[] = {{"num_hidden_layers", 1, 1}};
+
+constexpr TensorRule kBitNet[] = {
+    {"self_attn.inner_attn_ln", "attn_sub_norm"},
+    {"self_attn.attn_sub_norm", "attn_sub_norm"},
+    {"mlp.ffn_layernorm", "ffn_sub_norm"},
+    {"mlp.ffn_sub_norm", "ffn_sub_norm"},
+    {"self_attn.q_proj", "attn_q", {.change = Change::ternary}},
+    {"self_attn.k_proj", "attn_k", {.change = Change::ternary}},
+    {"self_attn.v_proj", "attn_v", {.change = Change::ternary}},
+    {"self_attn.o_proj", "attn_output", {.change = Change::ternary}},
+    {"mlp.gate_proj", "ffn_gate", {.change = Change::ternary}},
+    {"mlp.up_proj", "ffn_up", {.change = Change::ternary}},
+    {"mlp.down_proj", "ffn_down", {.change = Change::ternary}},
+};
+
 constexpr FieldRule kOlmo[] = {{"attention.layer_norm_epsilon", Kind::real, "0.00001"},
                                {"attention.clamp_kqv", Kind::real, "clip_qkv"}};
 
@@ -87,6 +113,32 @@ constexpr FieldRule kMiniMax[] = {
     {"expert_gating_func", Kind::count, "2"},
 };
 
+// Norms are stored as w - 1.
+constexpr TensorRule kMiniMax3[] = {
+    {"norm", "output_norm", {.change = Change::plus_one}},
+    {"input_layernorm", "attn_norm", {.change = Change::plus_one}},
+    {"post_attention_layernorm", "ffn_norm", {.change = Change::plus_one}},
+    {"self_attn.q_norm", "attn_q_norm", {.change = Change::plus_one}},
+    {"self_attn.k_norm", "attn_k_norm", {.change = Change::plus_one}},
+    {"self_attn.index_q_proj", "indexer.q_proj"},
+    {"self_attn.index_k_proj", "indexer.k_proj"},
+    {"self_attn.index_q_norm", "indexer.q_norm", {.change = Change::plus_one}},
+    {"self_attn.index_k_norm", "indexer.k_norm", {.change = Change::plus_one}},
+};
+constexpr FieldRule kMiniMax3Fields[] = {
+    {"feed_forward_length", Kind::count, "dense_intermediate_size"},
+    {"leading_dense_block_count", Kind::count, "mlp_layer_types = dense | moe_layer_freq = 0", 0},
+    {"expert_shared_count", Kind::count, "n_shared_experts", 1},
+    {"expert_weights_norm", Kind::flag, "1"},
+    {"expert_weights_scale", Kind::real, "routed_scaling_factor", 2},
+    {"attention.indexer.head_count", Kind::count, "index_n_heads | sparse_attention_config.sparse_num_index_heads"},
+    {"attention.indexer.key_length", Kind::count, "index_head_dim | sparse_attention_config.sparse_index_dim"},
+    {"attention.indexer.top_k", Kind::count, "index_topk_blocks | sparse_attention_config.sparse_topk_blocks"},
+    {"attention.indexer.block_size", Kind::count, "index_block_size | sparse_attention_config.sparse_block_size"},
+    {"attention.indexer.local_blocks", Kind::count, "index_local_blocks | sparse_attention_config.sparse_local_block"},
+};
+constexpr FixedField kMiniMax3Fixed[] = {{"swiglu_alpha", 1.702, 1.702}, {"swiglu_limit", 7, 7}};
+
 constexpr TensorRule kMiniMax01[] = {
     {"self_attn.qkv_proj", "attn_qkv"}, {"self_attn.norm", "attn_norm_2"}, {"self_attn.output_gate", "attn_gate"}};
 constexpr FieldRule kMiniMax01Fields[] = {
@@ -105,11 +157,18 @@ constexpr FixedField kMiniMax01Fixed[] = {
 } // namespace
 
 constinit const Checkpoint checkpoints::chatglm = {.rotated = 0.5};
-constinit const Checkpoint checkpoints::cohere2moe = {
-    .base = &cohere2, .fields = kCohereExperts, .fixed = kCohereFixed, .layers = {.windows = true}};
+constinit const Checkpoint checkpoints::cohere2moe = {.base = &cohere2,
+                                                      .fields = kCohereExperts,
+                                                      .fixed = kCohereFixed,
+                                                      .drafts = checkpoints::kDraftLayers,
+                                                      .layers = {.windows = true}};
 constinit const Checkpoint checkpoints::arcee = {.tensors = kRotated, .activation = "relu2"};
 constinit const Checkpoint checkpoints::apertus = {
     .tensors = kApertus, .numbers = kApertusNumbers, .activation = "xielu"};
+constinit const Checkpoint checkpoints::eagle3 = {
+    .tensors = kEagle, .fields = kEagleFields, .fixed = kEagleFixed, .own_head = true};
+constinit const Checkpoint checkpoints::bitnet = {.tensors = kBitNet};
+constinit const Checkpoint checkpoints::bitnet_b1_58 = {.tensors = kBitNet, .activation = "relu2"};
 constinit const Checkpoint checkpoints::olmo = {.tensors = kRotated, .fields = kOlmo};
 constinit const Checkpoint checkpoints::exaone = {.tensors = kExaone};
 constinit const Checkpoint checkpoints::internlm2 = {.tensors = kInternLm2};
@@ -127,5 +186,10 @@ constinit const Checkpoint checkpoints::phi3 = {.slides_by_default = true};
 constinit const Checkpoint checkpoints::minimax_01 = {
     .tensors = kMiniMax01, .fields = kMiniMax01Fields, .fixed = kMiniMax01Fixed, .layers = {.recurrent_layers = true}};
 constinit const Checkpoint checkpoints::minimax_m2 = {.fields = kMiniMax};
+constinit const Checkpoint checkpoints::minimax_m3 = {.base = &minimax_m2,
+                                                      .tensors = kMiniMax3,
+                                                      .fields = kMiniMax3Fields,
+                                                      .fixed = kMiniMax3Fixed,
+                                                      .activation = "silu | swigluoai"};
 
 } // namespace ridge::models

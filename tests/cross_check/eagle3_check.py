@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """EAGLE-3 heads of ridge against numpy: the draft's logits of a tiny random model, by EAGLE-3's definition.
 
-    eagle3_check.py RIDGE            writes a model and heads of every kind, and compares `ridge logits --mtp`
+    eagle3_check.py RIDGE            writes a model and heads of every kind, and compares `ridge logits --mtp`,
+                                     with heads as GGUF files and as checkpoints that `ridge convert` takes
     eagle3_check.py --golden FILE    writes the logits that tests/models/eagle3_test.cpp compares with
 
-Needs numpy and gguf. The definition, in f64: a row of the model is what goes into three of its layers, side by side,
+Needs numpy, gguf and safetensors. The definition, in f64: a row of the model is what goes into three of its layers, side by side,
 normed where the head says so, times fc. Row k of the head is made of token k and the model's row of token k - 1, from
 token 1 on. Its layer's attention has the norms of the token's embedding and of that row side by side as its input; the
 row, or its norm, is what attention adds to. Logits are of the head's vocabulary, whose tokens d2t names; the first guess
@@ -12,6 +13,7 @@ is at position 0. The next guess has the row that came out of the layer, before 
 """
 
 import argparse
+import json
 import pathlib
 import subprocess
 import sys
@@ -170,6 +172,42 @@ def write(path, architecture, width, layers, shapes, kind=None):
     writer.close()
 
 
+HF_NAMES = {"attn_norm": "input_layernorm", "attn_norm_2": "hidden_norm", "attn_q": "self_attn.q_proj",
+            "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
+            "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+            "ffn_down": "mlp.down_proj", "fc": "fc", "enc.output_norm": "input_norm", "token_embd": "embed_tokens",
+            "output_norm": "norm", "output": "lm_head"}
+
+
+def write_checkpoint(folder, kind):
+    """The head as SpecForge writes it, or, where it has a table of its own, as Speculators do."""
+    from safetensors.numpy import save_file
+    _, width, own_table, _, own_vocab, layers, norm_fc, norm_residual = kind
+    tensors = {}
+    for name, shape in head_tensors(kind).items():
+        values, module = weights(name, shape), name.removesuffix(".weight").removeprefix("blk.0.")
+        if module in ("attn_q", "attn_k"):  # checkpoints pair row i with i + DIM / 2
+            values = values.reshape(-1, DIM // 2, 2, shape[1]).swapaxes(1, 2).reshape(shape)
+        layer = ("layers.0." if own_table else "midlayer.") if name.startswith("blk.") else ""
+        tensors[f"{layer}{HF_NAMES[module]}.weight"] = np.ascontiguousarray(values)
+    if own_vocab:
+        tensors["d2t"] = np.arange(own_vocab)  # 2 i, as the difference to i
+        tensors["t2d"] = np.arange(VOCAB) % 2 == 0
+    layer = dict(hidden_size=width, intermediate_size=FFN, num_hidden_layers=1, num_attention_heads=HEADS,
+                 num_key_value_heads=KV_HEADS, head_dim=DIM, vocab_size=VOCAB, max_position_embeddings=512,
+                 rms_norm_eps=EPSILON, rope_theta=10000.0)
+    config = dict(draft_vocab_size=own_vocab or VOCAB, norm_before_fc=norm_fc, norm_before_residual=norm_residual)
+    if own_table:
+        config |= dict(architectures=["Eagle3Speculator"], transformer_layer_config=layer,
+                       eagle_aux_hidden_state_layer_ids=layers)
+    else:
+        config |= dict(layer, architectures=["LlamaForCausalLM"],
+                       eagle_config=dict(eagle_aux_hidden_state_layer_ids=[il - 1 for il in layers]))
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(tensors, folder / "model.safetensors")
+
+
 def check(ridge):
     worst = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -177,14 +215,20 @@ def check(ridge):
         write(folder / "model.gguf", "llama", 64, LAYERS, model_tensors())
         for kind in KINDS:
             write(folder / "head.gguf", "eagle3", kind[1], 1, head_tensors(kind), kind)
-            subprocess.run([ridge, "logits", "-m", folder / "model.gguf", "--mtp", "--draft-model", folder / "head.gguf",
-                            "--exact", "--device", "cpu", "--ids", ",".join(map(str, IDS)), "--out", folder / "x.npy"], check=True)
-            wanted, found = draft_logits(kind, IDS)[:-1], np.load(folder / "x.npy")[1:]
-            known = wanted > NEVER / 2
-            assert (found[~known] < NEVER / 2).all()
-            error = ((found - wanted)[known] ** 2).sum() / (wanted[known] ** 2).sum()
-            worst = max(worst, error)
-            print(f"{kind[0]:8} NMSE {error:.1e}")
+            write_checkpoint(folder / "head", kind)
+            subprocess.run([ridge, "convert", folder / "head", "-o", folder / "converted.gguf"], check=True,
+                           stdout=subprocess.DEVNULL)
+            wanted = draft_logits(kind, IDS)[:-1]
+            for head in ("head", "converted"):
+                subprocess.run([ridge, "logits", "-m", folder / "model.gguf", "--mtp", "--draft-model",
+                                folder / f"{head}.gguf", "--exact", "--device", "cpu", "--ids",
+                                ",".join(map(str, IDS)), "--out", folder / "x.npy"], check=True)
+                found = np.load(folder / "x.npy")[1:]
+                known = wanted > NEVER / 2
+                assert (found[~known] < NEVER / 2).all()
+                error = ((found - wanted)[known] ** 2).sum() / (wanted[known] ** 2).sum()
+                worst = max(worst, error)
+                print(f"{kind[0]:8} {head:10} NMSE {error:.1e}")
     sys.exit(0 if worst < 1e-9 else "wrong logits")
 
 

@@ -77,6 +77,18 @@ JAMBA = dict(NO_DIM, num_experts=4, num_experts_per_tok=2, mamba_d_state=16, mam
 WHOLE = dict(rope_type="default", rope_theta=1e6, partial_rotary_factor=1.0)
 SIGMOID = dict(moe_intermediate_size=32, num_experts=4, num_experts_per_tok=2)
 FAR = dict(rope_type="default", rope_theta=15000.0)
+STEP = dict(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, share_expert_dim=48, sliding_window=8,
+            moe_router_scaling_factor=1.5, num_sliding_attention_heads=6, mlp_layer_types=["dense"] + ["sparse"] * 3,
+            swiglu_limits=[0.0, None, 0.5, 0.3], swiglu_limits_shared=[0.0, 0.0, 0.4, None],
+            layer_types=["full_attention", "sliding_attention", "sliding_attention", "full_attention"],
+            rope_parameters=dict(full_attention=dict(LLAMA3, partial_rotary_factor=0.5),
+                                 sliding_attention=dict(rope_type="default", rope_theta=500.0)))
+DEEPSEEK4 = dict(num_key_value_heads=1, head_dim=32, intermediate_size=None, q_lora_rank=24, moe_intermediate_size=32,
+                 n_routed_experts=4, num_experts_per_tok=2, hc_mult=4, hc_sinkhorn_iters=3, o_groups=2, o_lora_rank=16,
+                 index_n_heads=8, index_head_dim=16, index_topk=3, sliding_window=8, partial_rotary_factor=0.25,
+                 swiglu_limit=0.5, routed_scaling_factor=1.5, mlp_layer_types=["hash_moe"] + ["moe"] * 3,
+                 layer_types=["sliding_attention"] + ["heavily_compressed_attention"] +
+                 ["compressed_sparse_attention"] * 2)
 # Model class, configuration class where it is not the model's, fields.
 CASES = [
     ("Llama", "", {}), ("Llama", "", dict(rope_scaling=LLAMA3)), ("Llama", "", dict(rope_scaling=YARN)),
@@ -193,6 +205,22 @@ CASES = [
     ("Mpt", "", dict(MPT, attn_config=dict(alibi=True, clip_qkv=2.0))),
     ("MiniMax", "", dict(MIXTRAL, rms_norm_eps=1e-6, linear_attn_alpha_factor=1.5, full_attn_alpha_factor=1.5,
                          mlp_alpha_factor=1.5, rope_parameters=FAR)),
+    ("MiMoV2Flash", "", dict(SIGMOID, n_routed_experts=4, num_experts=None, v_head_dim=12, sliding_window_size=7,
+                             head_dim=24, norm_topk_prob=True, n_group=2, topk_group=1, routed_scaling_factor=1.5,
+                             layer_types=["full_attention", "sliding_attention"] * 2)),
+    ("Step3p7ForConditionalGeneration", "Step3p7", dict(vision_config=dict(SIGLIP, mlp_ratio=1.0),
+                                                       text_config=STEP)),
+    ("MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3VL",
+     dict(vision_config=SIGLIP, text_config=dict(
+         MIXTRAL, intermediate_size=32, dense_intermediate_size=96, shared_intermediate_size=48, rotary_dim=8,
+         rope_parameters=HALF, index_n_heads=2, index_head_dim=16, index_block_size=4,
+         mlp_layer_types=["dense"] + ["sparse"] * 3, layer_types=["full_attention"] + ["minimax_m3_sparse"] * 3))),
+    ("BitNet", "", NO_DIM), ("BitNet", "", dict(NO_DIM, tie_word_embeddings=True)),
+    ("DeepseekV4", "", DEEPSEEK4),
+    ("DeepseekV4", "", dict(DEEPSEEK4, rope_parameters=dict(
+        rope_type="yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0))),
+    ("HYV4", "", dict(INDEXED, first_k_dense_replace=None, index_n_heads=8, n_shared_experts=1, hc_magnitude=1.5,
+                      swiglu_limit=0.5, indexer_types=["full", "shared", "full", "full"])),
     ("GraniteSWA", "", dict(GRANITE, sliding_window=8, layer_rope_theta=[0, 1e4, 1e4, 0])),
     ("GraniteMoeSWA", "", dict(GRANITE, **MIXTRAL, sliding_window=8, shared_intermediate_size=48)),
 ]
@@ -285,6 +313,12 @@ def as_in_files(kind):
         else contextlib.nullcontext()
 
 
+def run(ridge, *args):
+    done = subprocess.run([ridge, *map(str, args)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ValueError(done.stderr.strip())
+
+
 def check(ridge, kind, configuration, more, rename=lambda folder: None, sees_all=False):
     """The normalized mean squared error of ridge's logits, or of its embeddings where the class gives these."""
     config = getattr(transformers, (configuration or kind) + "Config")(**fields(more))
@@ -302,14 +336,11 @@ def check(ridge, kind, configuration, more, rename=lambda folder: None, sees_all
                 made = model(torch.tensor([IDS]), attention_mask=mask)
         embeds = not hasattr(made, "logits")
         expected = (made.last_hidden_state if embeds else made.logits)[0].double().numpy()
-        run = ["embed", "--pooling", "none"] if embeds else ["logits"]
+        command = ["embed", "--pooling", "none"] if embeds else ["logits"]
         ids = IDS + [0] + WRITTEN if hasattr(made, "encoder_last_hidden_state") else IDS
-        for args in (["convert", folder, "-o", folder / "out.gguf", "--text-only"],
-                     [*run, "-m", folder / "out.gguf", "--ids", ",".join(map(str, ids)), "--out", folder / "out.npy",
-                      "--device", "cpu", "--exact"]):
-            done = subprocess.run([ridge, *map(str, args)], capture_output=True, text=True)
-            if done.returncode != 0:
-                raise ValueError(done.stderr.strip())
+        run(ridge, "convert", folder, "-o", folder / "out.gguf", "--text-only")
+        run(ridge, *command, "-m", folder / "out.gguf", "--ids", ",".join(map(str, ids)), "--out", folder / "out.npy",
+            "--device", "cpu", "--exact")
         found = np.load(folder / "out.npy")
     return ((found - expected) ** 2).sum() / (expected ** 2).sum()
 

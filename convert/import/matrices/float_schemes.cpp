@@ -152,6 +152,7 @@ Matrix MatrixReader::fp8(const Request& request, const SafeTensor& weight) const
   if (cols % 64 != 0) refuse(weight, "columns in multiples of 64");
   const SafeTensor* found = find(request, ".weight_scale_inv"); // a multiplier, despite its name
   if (!found) found = find(request, ".weight_scale");
+  if (!found) found = find(request, ".scale");
   if (!found) throw_error("tensor {}.weight_scale is missing: the checkpoint is incomplete", request.name);
   const SafeTensor& scales = *found;
   matrix.parts.push_back(&scales);
@@ -199,9 +200,11 @@ Matrix MatrixReader::fp8(const Request& request, const SafeTensor& weight) const
 Matrix MatrixReader::mxfp4(const Request& request, const SafeTensor& packed) const {
   const int64_t rows = request.rows, cols = request.cols;
   Matrix matrix{.scheme = Scheme::mxfp4, .rows = rows, .cols = cols, .group = 32};
-  if (cols % 32 != 0 || packed.dtype != Dtype::U8) refuse(packed, "U8, columns in multiples of 32");
-  get(matrix, request, ".weight_packed", Dtype::U8, {rows, cols / 2});
-  const SafeTensor& scales = get(matrix, request, ".weight_scale", Dtype::U8, {rows, cols / 32});
+  const bool blocks = packed.dtype == Dtype::I8;
+  if (cols % 32 != 0 || (!blocks && packed.dtype != Dtype::U8)) refuse(packed, "U8, columns in multiples of 32");
+  get(matrix, request, blocks ? ".weight" : ".weight_packed", packed.dtype, {rows, cols / 2});
+  const SafeTensor& scales =
+      get(matrix, request, blocks ? ".scale" : ".weight_scale", blocks ? Dtype::F8_E8M0 : Dtype::U8, {rows, cols / 32});
   check_no_nan(scales);
   matrix.codes = nibbles(packed, cols);
   matrix.scale_bytes = bytes(scales, cols / 32);

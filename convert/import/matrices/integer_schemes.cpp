@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -188,6 +189,35 @@ Matrix MatrixReader::eight_bit_int(const Request& request, const SafeTensor& wei
   matrix.codes = [&weight, cols](int64_t first, int64_t count, uint8_t* out) {
     for (int64_t i = 0; i < count * cols; ++i)
       out[i] = static_cast<uint8_t>(static_cast<int8_t>(weight.data[first * cols + i]) + 128);
+  };
+  return matrix;
+}
+
+// Two bits hold a number plus 1; byte row r has those of rows r, r + rows / 4 and so on, from the lowest bits.
+Matrix MatrixReader::bitnet(const Request& request, const SafeTensor& weight) const {
+  const int64_t rows = request.rows, cols = request.cols, quarter = rows / 4;
+  Matrix matrix{.scheme = Scheme::affine, .rows = rows, .cols = cols, .bits = 2, .group = cols};
+  if (cols % 32 != 0) refuse(weight, "columns in multiples of 32");
+  matrix.parts = {&weight};
+  const SafeTensor* scale = find(request, ".weight_scale");
+  if (!scale || scale->elements() != 1)
+    throw_error("tensor {}.weight_scale is missing or not one number: the checkpoint is incomplete", request.name);
+  matrix.parts.push_back(scale);
+  float factor = 0;
+  read_floats(*scale, 0, 1, &factor);
+  // BitLinear divides by it, AutoBitLinear multiplies.
+  if (config_.quantization.value("linear_class", Json()) != "autobitlinear") factor = 1 / factor;
+  if (!std::isfinite(factor)) throw_error("tensor {}: the scale is not finite", scale->name);
+  matrix.scales = [factor](int64_t, int64_t count, float* out) { std::fill_n(out, count, factor); };
+  matrix.zeros = [](int64_t, int64_t count, int16_t* out) { std::fill_n(out, count, int16_t{1}); };
+  matrix.codes = [&weight, cols, quarter](int64_t first, int64_t count, uint8_t* out) {
+    for (int64_t r = first; r < first + count; ++r)
+      for (int64_t i = 0; i < cols; ++i) {
+        const auto codes = static_cast<uint8_t>(weight.data[r % quarter * cols + i]);
+        *out = codes >> (2 * (r / quarter)) & 3;
+        if (*out++ == 3)
+          throw_error("tensor {}: row {}, column {}: 2 is no number of a ternary matrix", weight.name, r, i);
+      }
   };
   return matrix;
 }

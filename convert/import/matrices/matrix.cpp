@@ -55,9 +55,9 @@ MatrixReader::MatrixReader(const gguf::Safetensors& tensors, const Config& confi
       block_cols_ = (*block)[1].get<int32_t>();
     }
   } else if (method_ != "bitsandbytes" && method_ != "compressed-tensors" && method_ != "modelopt" &&
-             method_ != "fbgemm_fp8" && method_ != "mxfp4") {
-    throw_error("{}: {} is not known; known are awq, gptq, bitsandbytes, fp8, fbgemm_fp8, mxfp4, compressed-tensors "
-                "and modelopt",
+             method_ != "fbgemm_fp8" && method_ != "mxfp4" && method_ != "bitnet") {
+    throw_error("{}: {} is not known; known are awq, gptq, bitnet, bitsandbytes, fp8, fbgemm_fp8, mxfp4, "
+                "compressed-tensors and modelopt",
                 quantization.where("quant_method"), core::printable(method_));
   }
 }
@@ -130,10 +130,19 @@ MatrixReader::Request MatrixReader::extent(const std::string& name) const {
   const SafeTensor* weight = shape_of(".weight");
   if (!weight)
     throw_error("tensor {}.weight is missing: the checkpoint is incomplete or config.json is another's", name);
+  if (weight->dtype == Dtype::I8 && has_block_scales({name, 0, 0}))
+    return {name, weight->shape[0], weight->shape[1] * 2};
   if (weight->dtype != Dtype::U8) return {name, weight->shape[0], weight->shape[1]};
+  if (method_ == "bitnet" && weight->shape.size() == 2) return {name, weight->shape[0] * 4, weight->shape[1]};
   if (find({name, 0, 0}, ".weight_scale_2") && weight->shape.size() == 2)
     return {name, weight->shape[0], weight->shape[1] * 2};
   return bitsandbytes_extent(name, *weight);
+}
+
+// DeepSeek V4: E2M1 in pairs, with powers of two.
+bool MatrixReader::has_block_scales(const Request& request) const {
+  const SafeTensor* scales = find(request, ".scale");
+  return scales && scales->dtype == Dtype::F8_E8M0;
 }
 
 Matrix MatrixReader::read(const std::string& name) const {
@@ -150,8 +159,10 @@ Matrix MatrixReader::read(const std::string& name) const {
   const SafeTensor& weight = *find(request, ".weight");
   switch (weight.dtype) {
   case Dtype::F8_E4M3: return fp8(request, weight);
-  case Dtype::I8: return eight_bit_int(request, weight);
-  case Dtype::U8: return find(request, ".weight_scale_2") ? nvfp4(request, weight) : bitsandbytes(request, weight);
+  case Dtype::I8: return has_block_scales(request) ? mxfp4(request, weight) : eight_bit_int(request, weight);
+  case Dtype::U8:
+    if (method_ == "bitnet") return bitnet(request, weight);
+    return find(request, ".weight_scale_2") ? nvfp4(request, weight) : bitsandbytes(request, weight);
   default: return plain_matrix(weight, 0, request.rows, request.cols);
   }
 }

@@ -63,6 +63,7 @@ class MatrixReader {
   Request bitsandbytes_extent(const std::string& name, const gguf::SafeTensor& weight) const;
   const gguf::SafeTensor& bitsandbytes_state(const Request& request, const gguf::SafeTensor& weight) const;
   Matrix awq(const Request& request) const;
+  Matrix bitnet(const Request& request, const gguf::SafeTensor& weight) const;
   Matrix gptq(const Request& request) const;
   Matrix compressed_int(const Request& request) const;
   Matrix eight_bit_int(const Request& request, const gguf::SafeTensor& weight) const;
@@ -71,6 +72,7 @@ class MatrixReader {
   Matrix mxfp4(const Request& request, const gguf::SafeTensor& weight) const;
   Matrix nvfp4(const Request& request, const gguf::SafeTensor& weight) const;
 
+  bool has_block_scales(const Request& request) const;
   const gguf::SafeTensor* find(const Request& request, std::string_view suffix) const;
   const gguf::SafeTensor& get(Matrix& matrix, const Request& request, std::string_view suffix, gguf::Dtype dtype,
                               const std::vector<int64_t>& shape) const;

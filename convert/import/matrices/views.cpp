@@ -3,7 +3,9 @@
 #include "core/error.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <optional>
 
 namespace ridge::convert::import {
 namespace {
@@ -134,6 +136,29 @@ Matrix map_numbers(Matrix matrix, std::function<float(float)> change, std::strin
                    cols = matrix.cols](int64_t first, int64_t count, float* out) {
     read(first, count, out);
     std::transform(out, out + count * cols, out, change);
+  };
+  return matrix;
+}
+
+Matrix ternary(Matrix matrix) {
+  if (matrix.scheme != Scheme::plain) return matrix;
+  const auto mean = [read = matrix.floats, rows = matrix.rows, cols = matrix.cols] {
+    constexpr float kLeast = 1e-5f;
+    std::vector<float> row(cols);
+    double sum = 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      read(r, 1, row.data());
+      for (const float number : row) sum += std::abs(number);
+    }
+    return std::max(kLeast, static_cast<float>(sum / static_cast<double>(rows * cols)));
+  };
+  matrix.floats = [read = std::move(matrix.floats), mean, found = std::make_shared<std::optional<float>>(),
+                   cols = matrix.cols](int64_t first, int64_t count, float* out) {
+    if (!*found) *found = mean();
+    const float m = **found;
+    read(first, count, out);
+    std::transform(out, out + count * cols, out,
+                   [m](float number) { return std::clamp(std::nearbyint(number / m), -1.0f, 1.0f) * m; });
   };
   return matrix;
 }

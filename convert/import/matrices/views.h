@@ -23,4 +23,7 @@ Matrix scale_rows(Matrix matrix, std::function<float(int64_t row)> factor, std::
 // Throws Error if packed.
 Matrix map_numbers(Matrix matrix, std::function<float(float)> change, std::string_view name);
 
+// To -m, 0 and m, where m is the mean of the magnitudes of all numbers. Packed matrices stay.
+Matrix ternary(Matrix matrix);
+
 } // namespace ridge::convert::import

@@ -1,6 +1,7 @@
 // Qwen 3.5 and 3.6. Value head i of a delta net reads key head i mod their count.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
+#include "models/checkpoints/drafts.h"
 
 namespace ridge::models {
 
@@ -51,6 +52,7 @@ static constexpr FieldRule kFields[] = {
 constinit const ArchitectureFile arch::qwen35 = {.build = build,
                                                  .checkpoint = {.tensors = kTensors,
                                                                 .fields = kFields,
+                                                                .drafts = checkpoints::kDraftAside,
                                                                 .layers = {.recurrent_layers = true},
                                                                 .rotated = 0.25,
                                                                 .sections = {11, 11, 10}}};

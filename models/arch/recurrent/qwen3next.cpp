@@ -1,6 +1,7 @@
 // Qwen3-Next. Adjacent value heads share a key head.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
+#include "models/checkpoints/drafts.h"
 
 namespace ridge::models {
 
@@ -49,6 +50,7 @@ constinit const ArchitectureFile arch::qwen3next = {.build = build,
                                                     .checkpoint = {.tensors = kTensors,
                                                                    .fields = kFields,
                                                                    .fixed = kFixed,
+                                                                   .drafts = checkpoints::kDraftAside,
                                                                    .layers = {.recurrent_layers = true},
                                                                    .rotated = 0.25}};
 

@@ -16,9 +16,10 @@ namespace ridge::tests {
 
 using Numbers = std::vector<double>;
 
-inline convert::import::Config config_in(const TemporaryFolder& folder, gguf::Metadata& metadata) {
+inline convert::import::Config config_in(const TemporaryFolder& folder, gguf::Metadata& metadata,
+                                         const gguf::Safetensors* tensors = nullptr) {
   convert::import::JsonFiles files(folder.path());
-  return convert::import::read_config(files, metadata);
+  return convert::import::read_config(files, metadata, tensors);
 }
 
 struct Checkpoint {

@@ -51,8 +51,8 @@ struct Pieces {
     if (!file.tensors.contains(prefix + table + ".weight")) add(prefix + table + ".weight", {3, 4});
     folder.write("config.json", config.dump());
     folder.write("model.safetensors", file.bytes());
-    const auto read = config_in(folder, metadata);
     const auto tensors = gguf::Safetensors::open(folder.path());
+    const auto read = config_in(folder, metadata, &tensors);
     convert::import::Plan plan(tensors, read, quant::Type::F32);
     plan.run();
     has_drafts = plan.has_drafts;

@@ -258,6 +258,51 @@ Numbers four_bit_floats(Checkpoint& c, const std::string& name, int64_t rows, in
   return out;
 }
 
+void rename(Checkpoint& c, const std::string& from, const std::string& to, const char* dtype) {
+  auto node = c.file.tensors.extract(from);
+  node.key() = to;
+  node.mapped().dtype = dtype;
+  c.file.tensors.insert(std::move(node));
+}
+
+// DeepSeek V4: experts in four bits, the rest in eight, with powers of two.
+Numbers deepseek(Checkpoint& c, const std::string& name, int64_t rows, int64_t cols) {
+  Numbers out;
+  if (name.ends_with("up_proj")) {
+    out = four_bit_floats<false>(c, name, rows, cols);
+    rename(c, name + ".weight_packed", name + ".weight", "I8");
+    rename(c, name + ".weight_scale", name + ".scale", "F8_E8M0");
+  } else {
+    std::vector<uint8_t> codes, scales;
+    for (int64_t i = 0; i < rows * cols; ++i) codes.push_back(random_e4m3(c));
+    for (int64_t i = 0; i < rows / 32 * (cols / 64); ++i) scales.push_back(static_cast<uint8_t>(c.integer(110, 125)));
+    for (int64_t i = 0; i < rows * cols; ++i)
+      out.push_back(e4m3(codes[i]) * std::ldexp(1.0, scales[i / cols / 32 * (cols / 64) + i % cols / 64] - 127));
+    c.file.add(name + ".weight", "F8_E4M3", {rows, cols}, codes);
+    c.file.add(name + ".scale", "F8_E8M0", {rows / 32, cols / 64}, scales);
+  }
+  c.config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {32, 64}}};
+  return out;
+}
+
+// BitNet: byte row r holds rows r, r + rows / 4 and so on.
+template <bool kMultiplies>
+Numbers bitnet(Checkpoint& c, const std::string& name, int64_t rows, int64_t cols) {
+  std::vector<uint8_t> packed(rows / 4 * cols);
+  Numbers out(rows * cols);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < cols; ++i) {
+      const auto code = static_cast<uint8_t>(c.integer(0, 2));
+      packed[r % (rows / 4) * cols + i] |= static_cast<uint8_t>(code << (2 * (r / (rows / 4))));
+      out[r * cols + i] = (code - 1) * (kMultiplies ? 0.5 : 2);
+    }
+  c.file.add(name + ".weight", "U8", {rows / 4, cols}, packed);
+  c.file.add(name + ".weight_scale", "F32", {1}, std::vector<float>{0.5f});
+  c.config["quantization_config"] = {{"quant_method", "bitnet"}};
+  if (kMultiplies) c.config["quantization_config"]["linear_class"] = "autobitlinear";
+  return out;
+}
+
 // Compares the runtime form, with columns in input order.
 void check_runs_alike(const PlanarWeight& planar, const std::vector<float>& numbers) {
   const quant::FormatInfo& format = quant::format(planar.type());
@@ -404,6 +449,19 @@ TEST_CASE("import: MXFP4 and NVFP4 become the GGUF types of that name, NVFP4 wit
   const gguf::File file = check(b, four_bit_floats<true>);
   CHECK(type_of(file, "blk.0.ffn_up.weight") == "NVFP4");
   CHECK(type_of(file, "blk.0.ffn_up.scale") == "F32");
+}
+
+TEST_CASE("import: FP8 and FP4 of one checkpoint with scales of powers of two keep their weights") {
+  Checkpoint c;
+  const gguf::File file = check(c, deepseek);
+  CHECK(file.get_string("ridge.quant.scheme") == "fp8_e4m3");
+  CHECK(type_of(file, "blk.0.ffn_up.weight") == "MXFP4");
+}
+
+TEST_CASE("import: BitNet's ternary matrices keep their weights, whether their scale multiplies or divides") {
+  Checkpoint a, b;
+  CHECK(check(a, bitnet<true>).get_string("ridge.quant.scheme") == "affine2");
+  CHECK(check(b, bitnet<false>).get_string("ridge.quant.scheme") == "affine2");
 }
 
 TEST_CASE("import: packed parts that are missing, misshapen or of an unknown kind are named") {

@@ -1,4 +1,4 @@
-// Calibrated quantization by layer: AWQ scales and GPTQ error feedback, for ordinary types.
+// Calibrated quantization by layer: AWQ scales, GPTQ error feedback and rounding by descent, for ordinary types.
 //
 // Each layer is a Program. Its input is the quantized previous layer's output for all calibration tokens. Matrices with
 // a common input form a group. Groups are quantized in order of use, each after a run up to its input through the
@@ -26,6 +26,7 @@ namespace ridge::convert {
 struct CalibrationMethod {
   bool scales = false;
   bool feedback = false;
+  bool rounding = false; // after feedback or importance, whichever is better (quant/rounding.h)
 };
 
 std::unique_ptr<quant::Hessian> make_cpu_hessian(int64_t cols);

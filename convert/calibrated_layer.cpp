@@ -266,7 +266,7 @@ void CalibratedQuantizer::Layer::quantize() {
     std::unique_ptr<quant::Hessian> hessian;
     if (const int64_t cols = program.values[program.ops[group.ops[0]].inputs[0]].width; !any(OpKind::linear)) {
       // for a group of experts, of_experts has the importance
-    } else if (owner.method_.feedback) {
+    } else if (owner.method_.feedback || owner.method_.rounding) {
       hessian = owner.make_hessian_(cols);
       run_inputs(group, [&](std::span<const float> rows) { hessian->add(rows); });
       mean_squares = hessian->mean_squares();
@@ -284,7 +284,10 @@ void CalibratedQuantizer::Layer::quantize() {
       const bool linear = program.ops[i].kind == OpKind::linear;
       const bool fed = linear && hessian && quant::can_encode_with_feedback(*type);
       const EncodeRows encode_fed = [&](const Rows& rows, quant::Type t, std::span<const float>, std::byte* out) {
-        hessian->encode(t, rows.weights, rows.rows, out);
+        if (owner.method_.rounding)
+          hessian->round(t, rows.weights, rows.rows, out);
+        else
+          hessian->encode(t, rows.weights, rows.rows, out);
       };
       Prepared& made = owner.ready_[name];
       if (!made.bytes.empty()) continue; // done with another part of the tensor

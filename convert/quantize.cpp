@@ -29,8 +29,8 @@ void check_usage(const core::QuantizeRequest& r) {
                 "into a file of the original types (COPY)",
                 Error::kUsage);
   if (!calibrated && !r.has_target() && !r.calibration.empty())
-    throw Error("quantize: --calibration needs --method awq or gptq, --explore or a --target option; use ridge imatrix "
-                "to make an --imatrix from a text",
+    throw Error("quantize: --calibration needs --method awq, gptq or round, --explore or a --target option; use ridge "
+                "imatrix to make an --imatrix from a text",
                 Error::kUsage);
 }
 

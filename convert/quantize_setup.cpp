@@ -153,10 +153,12 @@ std::unique_ptr<CalibratedQuantizer> QuantizeSetup::calibrate(const Requantizati
     between_steps();
     return executors(part, config);
   };
-  return std::make_unique<CalibratedQuantizer>(
-      plan, program,
-      CalibrationMethod{.scales = request.method.starts_with("awq"), .feedback = request.method.ends_with("gptq")},
-      chunks_of_text(program, request.calibration_tokens), make_executor, request.threads, hessians, encode());
+  return std::make_unique<CalibratedQuantizer>(plan, program,
+                                               CalibrationMethod{.scales = request.method.starts_with("awq"),
+                                                                 .feedback = request.method.ends_with("gptq"),
+                                                                 .rounding = request.method.ends_with("round")},
+                                               chunks_of_text(program, request.calibration_tokens), make_executor,
+                                               request.threads, hessians, encode());
 }
 
 std::unique_ptr<DivergenceMeter> QuantizeSetup::make_meter() const {

@@ -94,7 +94,7 @@ struct QuantizeRequest {
   double target_bpw = 0;        // bits per weight; 0: none
   double target_divergence = 0; // smallest file up to this, nats per token; 0: none
   bool explore = false;         // only measure recipes and mixes
-  std::string method = "plain"; // or awq, gptq, awq+gptq, with `calibration`
+  std::string method = "plain"; // or awq, gptq, round, awq+…, with `calibration`
   std::string calibration;      // text file; targets use it too
   int64_t calibration_tokens = 16384;
   bool parse_special = false; // special tokens in the text

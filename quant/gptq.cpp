@@ -1,14 +1,13 @@
 #include "quant/gptq.h"
 
 #include "core/target_clones.h"
-#include "quant/code_map.h"
+#include "quant/block_codes.h"
 #include "quant/codebooks.h"
 #include "quant/encode.h"
 #include "quant/lattice_feedback.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <exception>
 #include <stdexcept>
 
@@ -32,50 +31,51 @@ void add_block_errors(const float* errors, int64_t rows, int64_t cols, int64_t f
                    std::min(kStrip, cols - at));
 }
 
+void check_block(std::span<const float> part, int64_t block, int64_t first) {
+  const auto bad = std::ranges::find_if_not(part, [](float w) { return std::isfinite(w); });
+  if (bad != part.end()) throw_not_finite((bad - part.begin()) / block, first + (bad - part.begin()) % block);
+}
+
 // `target` starts as the weights and accumulates errors.
-void encode_some(Type type, const CodeMap& map, const float* weights, int64_t rows, int64_t cols,
-                 const CpuHessian::Factor& factor, std::byte* out) {
-  const FormatInfo& info = format(type);
-  const int64_t block = info.block_weights, row_bytes = info.row_bytes(cols);
+void encode_some(const BlockCodes& codes, const float* weights, int64_t rows, int64_t cols,
+                 const CpuHessian::Factor& factor, Parts* out) {
+  const int64_t block = codes.block, blocks = cols / block;
   std::vector<float> target(weights, weights + rows * cols), part(static_cast<size_t>(rows * block)),
       errors(part.size());
-  std::vector<std::byte> packed(static_cast<size_t>(rows * info.block_bytes));
-  std::vector<Scales> scales(static_cast<size_t>(block / 16));
+  std::vector<Parts> found(static_cast<size_t>(rows));
   for (int64_t first = 0; first < cols; first += block) {
     for (int64_t r = 0; r < rows; ++r) std::copy_n(&target[r * cols + first], block, &part[r * block]);
-    encode_rows(type, part.data(), rows, block, std::span(factor.d).subspan(first, block), packed.data());
+    check_block(part, block, first);
+    codes.search(part.data(), &factor.d[first], rows, found.data());
     for (int64_t r = 0; r < rows; ++r) {
-      std::byte* bytes = &packed[r * info.block_bytes];
-      map.scales(bytes, scales.data());
+      Parts& parts = found[r];
       for (int64_t i = 0; i < block; ++i) {
-        const Scales s = scales[i / 16];
+        const Scales s = codes.scales(parts, static_cast<int>(i / codes.group));
         const float wanted = target[r * cols + first + i];
-        const int pattern = map.nearest(s.scale != 0 ? (wanted - s.offset) / s.scale : 0.0f);
-        map.set(bytes, i, pattern);
-        const float error = weights[r * cols + first + i] - (s.scale * map.level(pattern) + s.offset);
+        const float code = codes.nearest(s.scale != 0 ? (wanted - s.offset) / s.scale : 0.0f);
+        parts.code[i] = static_cast<int8_t>(code);
+        const float error = weights[r * cols + first + i] - (s.scale * code + s.offset);
         errors[r * block + i] = error;
         const int64_t next = first + i + 1;
         add_scaled(target.data() + r * cols + next, factor.m.data() + (next - 1) * cols + next, error, block - i - 1);
       }
-      std::memcpy(out + r * row_bytes + first / block * info.block_bytes, bytes, info.block_bytes);
+      out[r * blocks + first / block] = parts;
     }
     add_block_errors(errors.data(), rows, cols, first, block, factor, target.data());
   }
 }
 
 // The same for codebooks, eight columns at a time.
-void encode_some(Type type, const PointSearch& points, const float* weights, int64_t rows, int64_t cols,
-                 const CpuHessian::Factor& factor, std::byte* out) {
-  const FormatInfo& info = format(type);
-  const int64_t block = info.block_weights, row_bytes = info.row_bytes(cols);
+void encode_some(const BlockCodes& codes, const PointSearch& points, const float* weights, int64_t rows, int64_t cols,
+                 const CpuHessian::Factor& factor, Parts* out) {
+  const int64_t block = codes.block, blocks = cols / block;
   std::vector<float> target(weights, weights + rows * cols), part(static_cast<size_t>(rows * block)),
       errors(part.size()), scales(static_cast<size_t>(rows * block / 16));
   std::vector<Parts> parts(static_cast<size_t>(rows));
   PointSearch::Octet octet{};
   for (int64_t first = 0; first < cols; first += block) {
     for (int64_t r = 0; r < rows; ++r) std::copy_n(&target[r * cols + first], block, &part[r * block]);
-    if (const auto bad = std::ranges::find_if_not(part, [](float w) { return std::isfinite(w); }); bad != part.end())
-      throw_not_finite((bad - part.begin()) / block, first + (bad - part.begin()) % block);
+    check_block(part, block, first);
     points.search(part.data(), &factor.d[first], rows, parts.data());
     for (int64_t r = 0; r < rows; ++r) points.scales(parts[r], &scales[r * (block / 16)]);
     for (int64_t at = 0; at < block; at += 8) {
@@ -104,40 +104,58 @@ void encode_some(Type type, const PointSearch& points, const float* weights, int
           }
       }
     }
-    for (int64_t r = 0; r < rows; ++r) points.pack(parts[r], out + r * row_bytes + first / block * info.block_bytes);
+    for (int64_t r = 0; r < rows; ++r) out[r * blocks + first / block] = parts[r];
     add_block_errors(errors.data(), rows, cols, first, block, factor, target.data());
   }
 }
 
 } // namespace
 
-bool can_encode_with_feedback(Type type) { return can_encode(type) && (CodeMap::of(type) || PointSearch::of(type)); }
+bool can_encode_with_feedback(Type type) { return BlockCodes::of(type) != nullptr; }
+
+std::vector<Parts> feedback_parts(Type type, const float* weights, int64_t rows, int64_t cols,
+                                  const CpuHessian::Factor& factor) {
+  const BlockCodes* codes = BlockCodes::of(type);
+  if (!codes || factor.cols != cols) throw std::logic_error("feedback_parts: no codes, or another matrix's factor");
+  std::vector<Parts> parts(static_cast<size_t>(rows * cols / codes->block));
+  if (const PointSearch* points = PointSearch::of(type))
+    encode_some(*codes, *points, weights, rows, cols, factor, parts.data());
+  else
+    encode_some(*codes, weights, rows, cols, factor, parts.data());
+  return parts;
+}
+
+std::vector<Parts> search_parts(Type type, const float* weights, int64_t rows, int64_t cols,
+                                std::span<const float> importance) {
+  const BlockCodes& codes = *BlockCodes::of(type);
+  const int64_t block = codes.block, blocks = cols / block;
+  std::vector<Parts> parts(static_cast<size_t>(rows * blocks)), found(static_cast<size_t>(rows));
+  std::vector<float> part(static_cast<size_t>(rows * block));
+  for (int64_t first = 0; first < cols; first += block) {
+    for (int64_t r = 0; r < rows; ++r) std::copy_n(&weights[r * cols + first], block, &part[r * block]);
+    codes.search(part.data(), &importance[first], rows, found.data());
+    for (int64_t r = 0; r < rows; ++r) parts[r * blocks + first / block] = found[r];
+  }
+  return parts;
+}
 
 void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t cols, const CpuHessian::Factor& factor,
                           std::byte* out) {
-  const CodeMap* map = CodeMap::of(type);
-  const PointSearch* points = PointSearch::of(type);
-  if ((!map && !points) || factor.cols != cols)
-    throw std::logic_error("encode_with_feedback: no codes, or another matrix's factor");
-  const int64_t row_bytes = format(type).row_bytes(cols);
+  const BlockCodes* codes = BlockCodes::of(type);
+  if (!codes) throw std::logic_error("encode_with_feedback: no codes");
+  const FormatInfo& info = format(type);
   std::exception_ptr problem; // must not leave the parallel loop
 #pragma omp parallel for schedule(dynamic, 1)
   for (int64_t first = 0; first < rows; first += kRows) try {
       const int64_t count = std::min(kRows, rows - first);
-      if (map)
-        encode_some(type, *map, weights + first * cols, count, cols, factor, out + first * row_bytes);
-      else
-        encode_some(type, *points, weights + first * cols, count, cols, factor, out + first * row_bytes);
+      const auto parts = feedback_parts(type, weights + first * cols, count, cols, factor);
+      for (size_t i = 0; i < parts.size(); ++i)
+        codes->pack(parts[i], out + first * info.row_bytes(cols) + static_cast<int64_t>(i) * info.block_bytes);
     } catch (...) {
 #pragma omp critical
       problem = std::current_exception();
     }
   if (problem) std::rethrow_exception(problem);
-}
-
-void CpuHessian::encode(Type type, const float* weights, int64_t rows, std::byte* out) {
-  if (!factor_) factor_ = factor(kDamping);
-  encode_with_feedback(type, weights, rows, cols_, *factor_, out);
 }
 
 } // namespace ridge::quant

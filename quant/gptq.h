@@ -4,15 +4,25 @@
 // Scales are searched when a block is reached, with importance D (quant/hessian.h), a column's remaining error cost.
 #pragma once
 
+#include "quant/group.h"
 #include "quant/hessian.h"
 #include "quant/registry.h"
 
+#include <span>
+#include <vector>
+
 namespace ridge::quant {
 
-// Formats with a code map, and codebooks (quant/lattice_feedback.h).
+// Formats with integer codes.
 bool can_encode_with_feedback(Type type);
 
 void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t cols, const CpuHessian::Factor& factor,
                           std::byte* out);
+
+// On one thread, [rows][blocks of a row]: with feedback, and by the plain search with column importance.
+std::vector<Parts> feedback_parts(Type type, const float* weights, int64_t rows, int64_t cols,
+                                  const CpuHessian::Factor& factor);
+std::vector<Parts> search_parts(Type type, const float* weights, int64_t rows, int64_t cols,
+                                std::span<const float> importance);
 
 } // namespace ridge::quant

@@ -95,7 +95,7 @@ CpuHessian::Factor CpuHessian::factor(double damping) const {
   double mean = 0;
   for (int64_t i = 0; i < n; ++i) mean += lower_[i * n + i] / static_cast<double>(n);
   if (!(mean > 0) || !std::isfinite(mean)) mean = 1; // no inputs: no feedback
-  Factor result{n, {}, std::vector<float>(static_cast<size_t>(n))};
+  Factor result{n, {}, std::vector<float>(static_cast<size_t>(n)), 0};
   for (;; damping *= 10) {
     // Reversing H before and after Cholesky gives an upper triangular factor.
     std::vector<float>& a = result.m;
@@ -106,6 +106,7 @@ CpuHessian::Factor CpuHessian::factor(double damping) const {
     if (cholesky(a, n)) break;
     if (damping > 1e3) throw_error("the calibration inputs are not finite: the model or its weights are damaged");
   }
+  result.damping = static_cast<float>(damping * mean);
   std::ranges::reverse(result.m);
   for (int64_t k = 0; k < n; ++k) result.d[k] = result.m[k * n + k];
   for (int64_t i = 0; i < n; ++i)

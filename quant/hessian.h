@@ -25,6 +25,8 @@ class Hessian {
 
   // With error feedback (quant/gptq.h). No add() afterwards.
   virtual void encode(Type type, const float* weights, int64_t rows, std::byte* out) = 0;
+  // The better of feedback and importance, and descent from there (quant/rounding.h). No add() afterwards.
+  virtual void round(Type type, const float* weights, int64_t rows, std::byte* out) = 0;
 
  protected:
   static constexpr double kDamping = 0.01; // of the mean diagonal, customary
@@ -42,6 +44,7 @@ class CpuHessian final : public Hessian {
   std::vector<float> mean_squares() const override;
   double output_error(std::span<const float> errors) const override;
   void encode(Type type, const float* weights, int64_t rows, std::byte* out) override;
+  void round(Type type, const float* weights, int64_t rows, std::byte* out) override;
 
   // H plus `damping` times its mean diagonal = M D Mᵀ, M unit upper triangular: M is the share of each error that later
   // columns compensate, D the remaining cost.
@@ -49,6 +52,7 @@ class CpuHessian final : public Hessian {
     int64_t cols;
     std::vector<float> m; // [cols][cols], above the diagonal
     std::vector<float> d; // [cols]
+    float damping = 0;    // added to the diagonal
   };
   Factor factor(double damping) const;
 

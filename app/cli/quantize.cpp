@@ -367,14 +367,16 @@ void add_quantize_command(CLI::App& app) {
       ->needs(explore)
       ->type_name("FILE");
   command
-      ->add_option("--method", request.method,
-                   "plain, or with a calibration text: awq (scales channels), gptq (propagates errors), awq+gptq")
-      ->check(CLI::IsMember({"plain", "awq", "gptq", "awq+gptq"}))
+      ->add_option(
+          "--method", request.method,
+          "plain, or with a calibration text: awq (scales channels), gptq (propagates errors), round (then adjusts "
+          "codes and scales to reduce output errors), awq+gptq, awq+round")
+      ->check(CLI::IsMember({"plain", "awq", "gptq", "round", "awq+gptq", "awq+round"}))
       ->capture_default_str()
       ->type_name("NAME");
   command
       ->add_option("--calibration", request.calibration,
-                   "calibration text for --method awq and gptq, targets and --explore")
+                   "calibration text for --method awq, gptq and round, targets and --explore")
       ->type_name("FILE");
   command->add_flag("--parse-special", request.parse_special, "parse special tokens in the text (for chat transcripts)")
       ->needs("--calibration");

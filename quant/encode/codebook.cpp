@@ -10,17 +10,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace ridge::quant::HWY_NAMESPACE {
 EncodeBlocks find_codebook_encoder(Type type) { return find_scheme(type); }
-SearchBlocks find_codebook_search(Type type) {
-  switch (type) {
-#define RIDGE_FORMAT(name, id, weights, bytes)                                                                         \
-  case Type::name:                                                                                                     \
-    if constexpr (kHasScheme<name>) return &search_blocks<name>;                                                       \
-    break;
-#include "quant/formats.def"
-#undef RIDGE_FORMAT
-  }
-  return nullptr;
-}
+SearchBlocks find_codebook_search(Type type) { return find_search(type); }
 } // namespace ridge::quant::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -10,6 +10,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace ridge::quant::HWY_NAMESPACE {
 EncodeBlocks find_plain_encoder(Type type) { return find_scheme(type); }
+SearchBlocks find_plain_search(Type type) { return find_search(type); }
 } // namespace ridge::quant::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -17,5 +18,7 @@ HWY_AFTER_NAMESPACE();
 namespace ridge::quant {
 HWY_EXPORT(find_plain_encoder);
 EncodeBlocks find_plain_encoder(Type type) { return HWY_DYNAMIC_DISPATCH(find_plain_encoder)(type); }
+HWY_EXPORT(find_plain_search);
+SearchBlocks find_plain_search(Type type) { return HWY_DYNAMIC_DISPATCH(find_plain_search)(type); }
 } // namespace ridge::quant
 #endif

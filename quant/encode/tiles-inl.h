@@ -68,6 +68,18 @@ void search_blocks(const float* weights, const float* importance, int64_t count,
                         out + first);
 }
 
+inline SearchBlocks find_search(Type type) {
+  switch (type) {
+#define RIDGE_FORMAT(name, id, weights, bytes)                                                                         \
+  case Type::name:                                                                                                     \
+    if constexpr (kHasScheme<name>) return &search_blocks<name>;                                                       \
+    break;
+#include "quant/formats.def"
+#undef RIDGE_FORMAT
+  }
+  return nullptr;
+}
+
 inline EncodeBlocks find_scheme(Type type) {
   switch (type) {
 #define RIDGE_FORMAT(name, id, weights, bytes)                                                                         \

@@ -229,7 +229,7 @@ TEST_CASE("an importance matrix is made, used, and named in the result") {
 }
 
 TEST_CASE("calibrated methods write ordinary types that run") {
-  for (const char* method : {"awq", "gptq", "awq+gptq"}) {
+  for (const char* method : {"awq", "gptq", "round", "awq+gptq", "awq+round"}) {
     const std::string out = folder() / "calibrated.gguf";
     const Result result = run_ridge({"quantize", wide_model(), out, "Q4_K_S", "--method", method, "--calibration",
                                      some_text(), "--calibration-tokens", "1024", "--json"});

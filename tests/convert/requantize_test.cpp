@@ -266,7 +266,7 @@ TEST_CASE("scales that calibration folds into norms, rows and biases leave the m
     write_plan(plan, folder / "plain.gguf");
     const double plain = tests::nmse(logits_of(folder / "plain.gguf"), truth);
     for (const convert::CalibrationMethod method :
-         {convert::CalibrationMethod{true, false}, {false, true}, {true, true}}) {
+         {convert::CalibrationMethod{true, false}, {false, true}, {true, true}, {false, false, true}}) {
       CAPTURE(method.scales);
       CAPTURE(method.feedback);
       convert::CalibratedQuantizer calibrated(plan, program, method, chunks, kernels::cpu::make_cpu_executor, 0);

@@ -9,6 +9,7 @@
 #include "quant/code_map.h"
 #include "quant/encode.h"
 #include "quant/gptq.h"
+#include "quant/rounding.h"
 
 #include <algorithm>
 #include <cmath>
@@ -142,6 +143,22 @@ class CudaHessian final : public quant::Hessian {
     RIDGE_CUDA(cudaStreamSynchronize(stream_));
   }
 
+  // On the CPU, from this Hessian.
+  void round(quant::Type type, const float* weights, int64_t rows, std::byte* out) override {
+    if (m_.bytes() == 0) factorize();
+    const int64_t n = cols_;
+    if (host_h_.empty()) {
+      host_h_.resize(static_cast<size_t>(n * n));
+      RIDGE_CUDA(cudaMemcpyAsync(host_h_.data(), upper_.as(), upper_.bytes(), cudaMemcpyDeviceToHost, stream_));
+      RIDGE_CUDA(cudaStreamSynchronize(stream_));
+#pragma omp parallel for schedule(dynamic, 16)
+      for (int64_t i = 0; i < n; ++i)
+        for (int64_t j = 0; j < i; ++j) host_h_[i * n + j] = host_h_[j * n + i];
+    }
+    quant::encode_rounded(type, weights, rows, {n, host_h_.data(), host_factor().damping}, host_factor(),
+                          mean_squares(), out);
+  }
+
  private:
   const float* upload_to(DeviceMemory& memory, std::span<const float> values) const {
     if (memory.bytes() < values.size_bytes()) {
@@ -155,7 +172,7 @@ class CudaHessian final : public quant::Hessian {
   const quant::CpuHessian::Factor& host_factor() {
     if (host_factor_) return *host_factor_;
     quant::CpuHessian::Factor factor{cols_, std::vector<float>(static_cast<size_t>(cols_ * cols_)),
-                                     std::vector<float>(static_cast<size_t>(cols_))};
+                                     std::vector<float>(static_cast<size_t>(cols_)), damping_};
     RIDGE_CUDA(cudaMemcpyAsync(factor.m.data(), m_.as(), m_.bytes(), cudaMemcpyDeviceToHost, stream_));
     RIDGE_CUDA(cudaMemcpyAsync(factor.d.data(), d_.as(), d_.bytes(), cudaMemcpyDeviceToHost, stream_));
     RIDGE_CUDA(cudaStreamSynchronize(stream_));
@@ -169,7 +186,9 @@ class CudaHessian final : public quant::Hessian {
     if (!(mean > 0) || !std::isfinite(mean)) mean = 1; // no inputs: no feedback
     DeviceMemory triangle(4 * n * n, "a Hessian's factor"), failed(4, "a Hessian's factor");
     auto* u = triangle.as<float>();
+    double used = 0;
     for (double damping = kDamping;; damping *= 10) {
+      used = damping;
       RIDGE_CUDA(cudaMemsetAsync(failed.as(), 0, 4, stream_));
       launch_reverse(upper_.as<float>(), n, static_cast<float>(damping * mean), u, stream_);
       for (int64_t at = 0; at < n; at += kCholeskyBlock) {
@@ -188,6 +207,7 @@ class CudaHessian final : public quant::Hessian {
       if (damping > 1e3) throw_error("the calibration inputs are not finite: the model or its weights are damaged");
     }
     m_ = DeviceMemory(4 * n * n, "a Hessian's factor");
+    damping_ = static_cast<float>(used * mean);
     d_ = DeviceMemory(4 * n, "a Hessian's factor");
     launch_factor(u, n, m_.as<float>(), d_.as<float>(), stream_);
     RIDGE_CUDA(cudaStreamSynchronize(stream_));
@@ -197,7 +217,9 @@ class CudaHessian final : public quant::Hessian {
   cudaStream_t stream_;
   int64_t cols_;
   double inputs_ = 0;
-  DeviceMemory upper_; // zeros below the diagonal
+  float damping_ = 0;         // of m_ and d_
+  std::vector<float> host_h_; // symmetric
+  DeviceMemory upper_;        // zeros below the diagonal
   DeviceMemory inputs_memory_;
   DeviceMemory m_, d_; // as in quant::CpuHessian::Factor
   std::optional<quant::CpuHessian::Factor> host_factor_;

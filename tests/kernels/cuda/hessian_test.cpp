@@ -74,6 +74,27 @@ TEST_CASE("feedback on the GPU loses what it loses on the CPU, in every type tha
   }
 }
 
+TEST_CASE("rounding with the GPU's Hessian loses what it loses with the CPU's, and less than feedback") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const int64_t cols = 768, rows = 19;
+  quant::CpuHessian cpu(cols);
+  const auto gpu = maker()(cols);
+  const auto x = correlated_inputs(random, 3000, cols);
+  cpu.add(x);
+  gpu->add(x);
+  const auto weights = random_weights(random, rows * cols);
+  for (const Type type : {Type::Q4_0, Type::Q4_K, Type::Q3_K, Type::IQ3_S}) {
+    CAPTURE(quant::format(type).name);
+    std::vector<std::byte> fed(static_cast<size_t>(rows * quant::format(type).row_bytes(cols))), on_gpu(fed.size());
+    cpu.encode(type, weights.data(), rows, fed.data());
+    gpu->round(type, weights.data(), rows, on_gpu.data());
+    CHECK(loss(cpu, type, weights, on_gpu) < loss(cpu, type, weights, fed));
+  }
+}
+
 TEST_CASE("feedback on the GPU without inputs is plain encoding's equal") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();

@@ -1,7 +1,7 @@
 // Latent attention against naive.h.
 #include "kernels/cuda/executor/executor.h"
 
-#include "core/kv_rotation.h"
+#include "core/host_device/kv_rotation.h"
 #include "kernels/cuda/device.h"
 #include "support/executor_runs.h"
 

@@ -1,0 +1,176 @@
+// Descent from encoded rows, in every format.
+#include "quant/block_codes.h"
+#include "quant/encode.h"
+#include "quant/gptq.h"
+#include "quant/rounding.h"
+#include "support/correlated.h"
+#include "support/numerics.h"
+
+#include <algorithm>
+#include <vector>
+
+using namespace ridge;
+using quant::Type;
+
+namespace {
+
+std::vector<Type> types_with_codes() {
+  std::vector<Type> types;
+  for (const quant::FormatInfo& format : quant::formats())
+    if (quant::BlockCodes::of(format.type)) types.push_back(format.type);
+  return types;
+}
+
+// H in full, and the factor of its damped form.
+struct Inputs {
+  quant::CpuHessian hessian;
+  quant::CpuHessian::Factor factor;
+  std::vector<float> h;
+
+  Inputs(std::mt19937_64& random, int64_t count, int64_t cols) : hessian(cols), h(static_cast<size_t>(cols * cols)) {
+    const auto x = tests::correlated_inputs(random, count, cols);
+    hessian.add(x);
+    factor = hessian.factor(0.01);
+    for (int64_t i = 0; i < cols; ++i)
+      for (int64_t j = 0; j <= i; ++j) {
+        double sum = 0;
+        for (int64_t t = 0; t < count; ++t) sum += static_cast<double>(x[t * cols + i]) * x[t * cols + j];
+        h[i * cols + j] = h[j * cols + i] = static_cast<float>(sum);
+      }
+  }
+  quant::Quadratic quadratic() const { return {factor.cols, h.data(), factor.damping}; }
+
+  // Of the damped form, in double precision.
+  double error(Type type, const std::vector<float>& weights, const std::vector<std::byte>& packed) const {
+    std::vector<float> e(weights.size());
+    quant::format(type).decode(packed.data(), std::ssize(weights), e.data());
+    for (size_t i = 0; i < e.size(); ++i) e[i] -= weights[i];
+    const int64_t cols = factor.cols;
+    double sum = 0;
+    for (int64_t r = 0; r < std::ssize(e) / cols; ++r)
+      for (int64_t i = 0; i < cols; ++i) {
+        double dot = static_cast<double>(factor.damping) * e[r * cols + i];
+        for (int64_t j = 0; j < cols; ++j) dot += static_cast<double>(h[i * cols + j]) * e[r * cols + j];
+        sum += dot * e[r * cols + i];
+      }
+    return sum;
+  }
+};
+
+std::vector<std::byte> pack(Type type, const quant::Descent& descent, int64_t rows, int64_t cols) {
+  const quant::BlockCodes& codes = *quant::BlockCodes::of(type);
+  const int64_t bytes = quant::format(type).block_bytes, blocks = cols / codes.block;
+  std::vector<std::byte> out(static_cast<size_t>(rows * blocks * bytes));
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t b = 0; b < blocks; ++b)
+      codes.pack(descent.parts(static_cast<int>(r), b), out.data() + (r * blocks + b) * bytes);
+  return out;
+}
+
+} // namespace
+
+TEST_CASE("every type but floats can be rounded by descent") {
+  for (const quant::FormatInfo& format : quant::formats()) {
+    if (!format.stored() || !quant::can_encode(format.type)) continue;
+    CAPTURE(format.name);
+    CHECK((quant::BlockCodes::of(format.type) != nullptr) == format.packed);
+  }
+}
+
+TEST_CASE("each pass lowers the error, and the error it counts is that of the packed rows") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const int64_t cols = 512, rows = 11;
+  const Inputs inputs(random, 900, cols);
+  const quant::Quadratic quadratic = inputs.quadratic();
+  const auto weights = tests::random_weights(random, rows * cols);
+  for (const Type type : types_with_codes()) {
+    CAPTURE(quant::format(type).name);
+    quant::Descent descent(type, quadratic);
+    descent.start(weights.data(), rows, quant::feedback_parts(type, weights.data(), rows, cols, inputs.factor));
+    const double first = inputs.error(type, weights, pack(type, descent, rows, cols));
+    CHECK(descent.error() == doctest::Approx(first).epsilon(1e-3));
+    double before = descent.error();
+    for (int i = 0; i < 3; ++i) {
+      descent.pass();
+      CHECK(descent.error() <= before);
+      before = descent.error();
+    }
+    const double last = inputs.error(type, weights, pack(type, descent, rows, cols));
+    CHECK(descent.error() == doctest::Approx(last).epsilon(2e-3));
+    CHECK(last < 0.999 * first);
+  }
+}
+
+TEST_CASE("rounding starts from the better of feedback and importance, row by row, and ends below both") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const int64_t cols = 256, rows = 21;
+  const Inputs inputs(random, 600, cols);
+  const auto weights = tests::random_weights(random, rows * cols);
+  const auto importance = inputs.hessian.mean_squares();
+  for (const Type type : types_with_codes()) {
+    CAPTURE(quant::format(type).name);
+    const int64_t bytes = quant::format(type).row_bytes(cols);
+    std::vector<std::byte> fed(static_cast<size_t>(rows * bytes)), weighted(fed.size()), rounded(fed.size());
+    quant::encode_with_feedback(type, weights.data(), rows, cols, inputs.factor, fed.data());
+    quant::encode_rows(type, weights.data(), rows, cols, importance, weighted.data());
+    quant::encode_rounded(type, weights.data(), rows, inputs.quadratic(), inputs.factor, importance, rounded.data());
+    for (int64_t r = 0; r < rows; ++r) {
+      const auto of_row = [&](const std::vector<std::byte>& packed) {
+        return inputs.error(type, {&weights[r * cols], &weights[r * cols] + cols},
+                            {&packed[r * bytes], &packed[r * bytes] + bytes});
+      };
+      CHECK(of_row(rounded) <= 1.0001 * std::min(of_row(fed), of_row(weighted)));
+    }
+    // The same through a Hessian, which keeps H as a triangle.
+    quant::CpuHessian hessian = inputs.hessian;
+    std::vector<std::byte> again(rounded.size());
+    hessian.round(type, weights.data(), rows, again.data());
+    CHECK(inputs.error(type, weights, again) == doctest::Approx(inputs.error(type, weights, rounded)).epsilon(0.02));
+  }
+}
+
+TEST_CASE("the factors and levels of unpacked blocks decode as the format does") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (const Type type : types_with_codes()) {
+    CAPTURE(quant::format(type).name);
+    const quant::BlockCodes& codes = *quant::BlockCodes::of(type);
+    if (codes.factors == quant::BlockCodes::Factors::points) continue;
+    const auto weights = tests::random_weights(random, codes.block);
+    quant::Parts parts;
+    codes.search(weights.data(), nullptr, 1, &parts);
+    for (int n = -1; n < quant::BlockCodes::kNeighbours; ++n) {
+      if (n >= 0) codes.neighbour(parts, 0, n);
+      std::vector<std::byte> packed(static_cast<size_t>(quant::format(type).block_bytes));
+      codes.pack(parts, packed.data());
+      std::vector<float> decoded(weights.size());
+      quant::format(type).decode(packed.data(), codes.block, decoded.data());
+      for (int i = 0; i < codes.block; ++i) {
+        const quant::Scales s = codes.scales(parts, i / codes.group);
+        CHECK(s.scale * static_cast<float>(parts.code[i]) + s.offset == decoded[static_cast<size_t>(i)]);
+        CHECK(codes.nearest(static_cast<float>(parts.code[i])) == static_cast<float>(parts.code[i]));
+      }
+    }
+  }
+}
+
+TEST_CASE("zero weights stay zero, and weights that are not finite are refused") {
+  std::mt19937_64 random(3);
+  const int64_t cols = 256;
+  Inputs inputs(random, 300, cols);
+  for (const Type type : types_with_codes()) {
+    CAPTURE(quant::format(type).name);
+    std::vector<float> weights(static_cast<size_t>(cols)), decoded(weights.size());
+    std::vector<std::byte> packed(static_cast<size_t>(quant::format(type).row_bytes(cols)));
+    inputs.hessian.round(type, weights.data(), 1, packed.data());
+    quant::format(type).decode(packed.data(), cols, decoded.data());
+    CHECK(std::ranges::all_of(decoded, [](float w) { return w == 0; }));
+    weights[7] = NAN;
+    CHECK_THROWS_WITH(inputs.hessian.round(type, weights.data(), 1, packed.data()), doctest::Contains("column 7"));
+  }
+}

@@ -4,8 +4,8 @@
 // a common input form a group. Groups are quantized in order of use, each after a run up to its input through the
 // already quantized matrices, so later matrices compensate earlier errors.
 //
-// Embedding, output and expert matrices, and types without a code per weight (quant/gptq.h), use the plain method; the
-// latter two get importance from the text.
+// Embedding, output and expert matrices, and types without a code per weight (quant/feedback/gptq.h), use the plain
+// method; the latter two get importance from the text.
 #pragma once
 
 #include "convert/layer_journal.h"
@@ -13,7 +13,7 @@
 #include "convert/requantize.h"
 #include "core/executor.h"
 #include "core/stages/split.h"
-#include "quant/hessian.h"
+#include "quant/feedback/hessian.h"
 
 #include <functional>
 #include <memory>
@@ -26,7 +26,7 @@ namespace ridge::convert {
 struct CalibrationMethod {
   bool scales = false;
   bool feedback = false;
-  bool rounding = false; // after feedback or importance, whichever is better (quant/rounding.h)
+  bool rounding = false; // after feedback or importance, whichever is better (quant/feedback/rounding.h)
 };
 
 std::unique_ptr<quant::Hessian> make_cpu_hessian(int64_t cols);

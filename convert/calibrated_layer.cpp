@@ -2,8 +2,8 @@
 
 #include "convert/calibration.h"
 #include "core/error.h"
-#include "quant/awq.h"
-#include "quant/gptq.h"
+#include "quant/feedback/awq.h"
+#include "quant/feedback/gptq.h"
 
 #include <algorithm>
 #include <set>

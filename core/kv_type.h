@@ -26,7 +26,7 @@ inline constexpr KvFormat kKvFormats[] = {{"f16", 16, 0, false},  {"f32", 32, 0,
                                           {"q4_1", 4, 2, true},   {"q4_0", 4, 1, true},  {"iq4_nl", 4, 1, true}};
 constexpr const KvFormat& format_of(KvType type) { return kKvFormats[static_cast<int>(type)]; }
 
-// Of floats, heads may have any size.
+// Caches of floats take heads of any size.
 constexpr int64_t head_bytes(KvType type, int64_t dim) { // per position
   const KvFormat& format = format_of(type);
   return dim * (4 * format.bits + 2 * format.halves) / kKvBlock;

@@ -10,7 +10,7 @@
 
 namespace ridge::quant {
 
-// Of a block's extremes. NaN and infinity give an infinite scale, so that a broken model is noticed.
+// Made from the extremes of a block. NaN and infinity give an infinite scale, so that a broken model is noticed.
 struct CacheCode {
   core::KvType type;
   uint16_t scale, minimum = 0; // binary16

@@ -1,4 +1,4 @@
-// A rank in a process of its own.
+// A rank that is a process.
 #include "core/error.h"
 #include "core/kv_type.h"
 #include "core/parallel/processes/processes.h"

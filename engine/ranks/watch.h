@@ -1,4 +1,4 @@
-// Connections of a rank in a process of its own, and the watch over the others.
+// Connections of a rank that is a process, and the watch over the others.
 #pragma once
 
 #include "core/parallel/communicator.h"

@@ -1,9 +1,9 @@
 // Codes, Hessians, error feedback and scales on correlated inputs.
-#include "quant/awq.h"
 #include "quant/code_map.h"
 #include "quant/encode.h"
 #include "quant/error_stats.h"
-#include "quant/gptq.h"
+#include "quant/feedback/awq.h"
+#include "quant/feedback/gptq.h"
 #include "support/correlated.h"
 #include "support/numerics.h"
 

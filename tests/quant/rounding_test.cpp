@@ -1,8 +1,8 @@
 // Descent from encoded rows, in every format.
-#include "quant/block_codes.h"
 #include "quant/encode.h"
-#include "quant/gptq.h"
-#include "quant/rounding.h"
+#include "quant/feedback/block_codes.h"
+#include "quant/feedback/gptq.h"
+#include "quant/feedback/rounding.h"
 #include "support/correlated.h"
 #include "support/numerics.h"
 

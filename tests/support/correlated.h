@@ -1,7 +1,7 @@
 // Weights and inputs for calibration.
 #pragma once
 
-#include "quant/gptq.h"
+#include "quant/feedback/gptq.h"
 #include "quant/registry.h"
 
 #include <cmath>

@@ -17,7 +17,7 @@ const char* variable(const char* name) { // null: none
   return text && *text ? text : nullptr;
 }
 
-// Of the first name that is set.
+// The value of the first name that is set.
 int64_t number(std::initializer_list<const char*> names, int64_t otherwise, int64_t least, int64_t most) {
   for (const char* name : names) {
     const char* text = variable(name);

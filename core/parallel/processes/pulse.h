@@ -1,4 +1,4 @@
-// Shows whether the other ranks live: each sends a beat a second from a thread of its own.
+// Shows whether the other ranks live: a thread of each sends a beat a second.
 #pragma once
 
 #include "core/parallel/communicator.h"
@@ -28,7 +28,7 @@ class Pulse {
   void start(std::function<void(const std::string& why)> lost);
   // Also fails `ranks`, until the next call. `problem` is asked every second, and tells a reason to fail or nothing.
   void watch(Communicator& ranks, std::function<std::string()> problem = {});
-  // Tells the others that this rank cannot go on. Thread-safe.
+  // Tells the others that this rank fails. Thread-safe.
   void fail(const std::string& why);
   // Waits until all others have ended well. Throws Error if one is lost or fails.
   void wait_for_ends();

@@ -175,7 +175,7 @@ class AttentionOutputs {
     }
   }
 
-  // Of a tile that is not split, over rotated values; through `dynamic`.
+  // Writes the results of a tile that is not split, over rotated values; through `dynamic`.
   __device__ __forceinline__ void write_rotated(const Running& running, void* dynamic) const {
     auto* staged = static_cast<float*>(dynamic);
     __syncthreads(); // the last round has been read

@@ -131,7 +131,7 @@ struct Quad {
   }
 };
 
-// Of a q8_0 cache. All lanes of a warp construct it together.
+// For a q8_0 cache. All lanes of a warp construct it together.
 struct QuadCodes {
   char2 low, high;
   uint16_t low_scale, high_scale;

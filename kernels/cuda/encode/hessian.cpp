@@ -8,8 +8,8 @@
 #include "kernels/cuda/runtime/device_info.h"
 #include "quant/code_map.h"
 #include "quant/encode.h"
-#include "quant/gptq.h"
-#include "quant/rounding.h"
+#include "quant/feedback/gptq.h"
+#include "quant/feedback/rounding.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // quant::Hessian on a GPU, without CUDA headers: cuBLAS does products, a warp per row the sequential codes of a block.
 #pragma once
 
-#include "quant/hessian.h"
+#include "quant/feedback/hessian.h"
 
 #include <string>
 

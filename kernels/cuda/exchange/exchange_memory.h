@@ -39,7 +39,7 @@ struct ExchangeArgs {
   uint64_t patience_ns; // 0: unlimited
 };
 
-// Of a sum by packets.
+// For a sum by packets.
 PacketTargets packet_targets(const ExchangeArgs& args);
 
 void launch_exchange(const Launch& launch, const ExchangeArgs& args);

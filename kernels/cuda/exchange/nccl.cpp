@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kStartSeconds = 60, kEndSeconds = 5;
 
-// Work that may never end, in a thread of its own.
+// Work that may never end, in its thread.
 class Attempt {
  public:
   Attempt(int device, std::function<void()> work) {

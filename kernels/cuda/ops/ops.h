@@ -134,7 +134,7 @@ struct Cache {
 
   bool k_codes() const { return core::has_blocks(k_type); }
   bool v_codes() const { return core::has_blocks(v_type); }
-  // Whether queries, or outputs, are to be rotated.
+  // Whether queries, or outputs, must be rotated.
   RIDGE_HD bool rotates_k() const { return core::is_rotated(k_type); }
   RIDGE_HD bool rotates_v() const { return core::is_rotated(v_type); }
 

@@ -6,7 +6,7 @@
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/executor/executor.h"
 #include "quant/encode.h"
-#include "quant/gptq.h"
+#include "quant/feedback/gptq.h"
 #include "support/correlated.h"
 #include "support/executor_runs.h"
 

@@ -1,11 +1,12 @@
 // Error feedback (GPTQ: Frantar et al. 2022, in the equivalent form LDLQ): columns are rounded in order; later columns
 // compensate each error as far as inputs correlate.
 //
-// Scales are searched when a block is reached, with importance D (quant/hessian.h), a column's remaining error cost.
+// Scales are searched when a block is reached, with importance D (quant/feedback/hessian.h), a column's remaining error
+// cost.
 #pragma once
 
+#include "quant/feedback/hessian.h"
 #include "quant/group.h"
-#include "quant/hessian.h"
 #include "quant/registry.h"
 
 #include <span>

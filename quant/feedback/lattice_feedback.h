@@ -19,7 +19,7 @@ class PointSearch {
   // nullptr: the format has no codebook.
   static const PointSearch* of(Type type);
 
-  // m and d: see quant/hessian.h.
+  // m and d: see quant/feedback/hessian.h.
   struct Octet {
     float weight[8][kRows];
     float target[8][kRows]; // weights with feedback

@@ -1,8 +1,8 @@
-#include "quant/rounding.h"
+#include "quant/feedback/rounding.h"
 
 #include "core/target_clones.h"
 #include "quant/codebooks.h"
-#include "quant/gptq.h"
+#include "quant/feedback/gptq.h"
 
 #include <algorithm>
 #include <cmath>

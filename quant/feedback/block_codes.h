@@ -17,7 +17,7 @@ class BlockCodes {
     block,    // d, and m as the offset
     integers, // d and m times an integer per group
     floats,   // a float per group
-    points,   // codebooks: see quant/lattice_feedback.h
+    points,   // codebooks: see quant/feedback/lattice_feedback.h
   };
 
   // nullptr: float formats, NF4 and FP4.
@@ -36,7 +36,7 @@ class BlockCodes {
   float nearest(float level) const {
     return levels[static_cast<size_t>(std::ranges::lower_bound(midpoints, level) - midpoints.begin())];
   }
-  // Of group `g`, as the format decodes it. Not for codebooks.
+  // The scales of group `g`, as the format decodes it. Not for codebooks.
   Scales scales(const Parts& parts, int g) const;
   // Neighbour `n` of the group's factors; false: no such neighbour.
   static constexpr int kNeighbours = 4;

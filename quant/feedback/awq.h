@@ -2,7 +2,7 @@
 // input, gives columns with large inputs more of the format's levels.
 #pragma once
 
-#include "quant/hessian.h"
+#include "quant/feedback/hessian.h"
 #include "quant/registry.h"
 
 #include <span>

@@ -1,12 +1,12 @@
 // Rounding by descent: from encoded rows, codes and scales change one after the other, each to what lowers the output's
-// error Δw H Δwᵀ most while the others stay. H as in quant/hessian.h.
+// error Δw H Δwᵀ most while the others stay. H as in quant/feedback/hessian.h.
 //
 // 16 rows run in lanes. Results do not depend on threads or instruction set.
 #pragma once
 
-#include "quant/block_codes.h"
-#include "quant/hessian.h"
-#include "quant/lattice_feedback.h"
+#include "quant/feedback/block_codes.h"
+#include "quant/feedback/hessian.h"
+#include "quant/feedback/lattice_feedback.h"
 
 #include <array>
 #include <span>

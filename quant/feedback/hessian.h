@@ -23,9 +23,9 @@ class Hessian {
   // Σ over rows of Δw H Δwᵀ.
   virtual double output_error(std::span<const float> errors) const = 0;
 
-  // With error feedback (quant/gptq.h). No add() afterwards.
+  // With error feedback (quant/feedback/gptq.h). No add() afterwards.
   virtual void encode(Type type, const float* weights, int64_t rows, std::byte* out) = 0;
-  // The better of feedback and importance, and descent from there (quant/rounding.h). No add() afterwards.
+  // The better of feedback and importance, and descent from there (quant/feedback/rounding.h). No add() afterwards.
   virtual void round(Type type, const float* weights, int64_t rows, std::byte* out) = 0;
 
  protected:

@@ -1,4 +1,4 @@
-#include "quant/awq.h"
+#include "quant/feedback/awq.h"
 
 #include "quant/encode.h"
 

@@ -1,4 +1,4 @@
-#include "quant/lattice_feedback.h"
+#include "quant/feedback/lattice_feedback.h"
 
 #include "core/target_clones.h"
 #include "quant/all_formats.h"

@@ -1,4 +1,4 @@
-#include "quant/block_codes.h"
+#include "quant/feedback/block_codes.h"
 
 #include "quant/all_formats.h"
 

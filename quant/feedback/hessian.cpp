@@ -1,4 +1,4 @@
-#include "quant/hessian.h"
+#include "quant/feedback/hessian.h"
 
 #include "core/error.h"
 #include "core/target_clones.h"

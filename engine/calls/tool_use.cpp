@@ -31,11 +31,11 @@ void add_tool(ToolUse& use, const Json& function) {
   try {
     schema = text::clean_schema(parameters);
   } catch (const Error& error) {
-    throw_error("parameters of {}: invalid schema: {}", name, error.what());
+    throw_error("parameters: invalid schema for {}: {}", name, error.what());
   }
   const Json& type = schema["type"];
   if (type != "object" && !(type.is_array() && std::ranges::find(type, "object") != type.end()))
-    throw_error("parameters of {}: expected the schema of an object", name);
+    throw_error("parameters: expected the schema of an object for {}", name);
   schema["type"] = "object";
   // Unspecified parameters mean that there are none. In other schemas, empty `properties` restrict nothing.
   const auto says = [](const auto& entry) { return entry.key() != "type" && text::is_enforced(entry.key()); };

@@ -299,7 +299,7 @@ TEST_CASE("bench, roofline and --save refuse what makes no sense") {
   image.add_pair(*gguf::File::open(tiny_model()).find_tensor("blk.0.attn_q.weight"), 4, random);
   image.write(adapter);
   refused({"bench", "--device", "cpu", "--shape", "qwen2.5-0.5b:Q4_0", "-p", "0", "-n", "1", "--lora", adapter}, 1,
-          "an adapter for a llama model");
+          "adapter for a llama model");
   refused({"bench", "-m", tiny_model(), "-p", "5-1"}, 2, "--n-prompt");
   refused({"bench", "-m", tiny_model(), "-p", "0", "-n", "0"}, 2, "nothing to measure");
   refused({"bench", "-m", tiny_model(), "--save", "x"}, 2, "--save");

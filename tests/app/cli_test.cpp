@@ -90,7 +90,7 @@ TEST_CASE("models on this machine are listed, named with -m, and completed") {
   CHECK(at_home({"tokenize", "-m", "tiny-llama", "-p", "on", "--ids"}).out ==
         run_ridge({"tokenize", "-m", tiny_model(), "-p", "on", "--ids"}).out);
   CHECK(at_home({"inspect", "tiny-other"}).status == 0);
-  check_refusal(at_home({"inspect", "tiny"}), 2, "tiny: may be Tiny-Llama-F16, Tiny-Other-F16");
+  check_refusal(at_home({"inspect", "tiny"}), 2, "tiny: ambiguous; it matches Tiny-Llama-F16, Tiny-Other-F16");
   check_refusal(at_home({"run", "-m", "absent", "-p", "x"}), 1, "absent: no such file");
   check_refusal(at_home({"run", "-m", "tiny", "--no-such-flag"}), 2, "no-such-flag");
   CHECK(at_home({"__complete", "run", "-m", "Tiny-O"}).out.starts_with("Tiny-Other-F16\t"));

@@ -40,6 +40,7 @@ constexpr Exception kNotRun[] = {
     {"ridge convert gemma-3-4b-it", "converts a checkpoint with an encoder, as tests of convert/ do"},
     {"ridge convert Voxtral-Mini-3B-2507", "converts a checkpoint with an encoder, as tests of convert/ do"},
     {"ridge convert ultravox-v0_5", "converts a checkpoint with an encoder, as tests of convert/ do"},
+    {"ridge convert EAGLE3-LLaMA3.1-8B", "converts a draft head beside its model, as tests of convert/ do"},
     {"ridge quantize mmproj-qwen3-vl.gguf", "takes what the lines above it write"},
     {"ridge run -m model.gguf --spec mtp", "needs a model with draft heads and words, which tests of engine/ have"},
     {"ridge bench -m model.gguf --spec mtp", "needs a model with draft heads, which bench_test has"},

@@ -154,7 +154,7 @@ TEST_CASE("of several models of the usual type the one with the shorter name is 
   user.hub.files = {{"Tall-Q4_K_M.gguf", std::string(1000, 'x')},
                     {"Tall-long-Q4_K_M.gguf", std::string(900, 'x')},
                     {"Tall-long-Q8_0.gguf", std::string(1900, 'x')}};
-  CHECK(user.ridge({"search", "tall"}).out.find("fits here: Q4_K_M 900 B, *Q4_K_M 1.00 kB, Q8_0 1.90 kB") !=
+  CHECK(user.ridge({"search", "tall"}).out.find("fits: Q4_K_M 900 B, *Q4_K_M 1.00 kB, Q8_0 1.90 kB") !=
         std::string::npos);
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("a pipe gets plain lists and no question") {
 
   const Result found = user.ridge({"search", "tall"});
   CHECK(found.status == 0);
-  CHECK(found.out == "hf:acme/Tall-GGUF, 1.2 million downloads\n  fits here: *Q4_K_M 1.00 kB, Q8_0 2.00 kB\n");
+  CHECK(found.out == "hf:acme/Tall-GGUF, 1.2 million downloads\n  fits: *Q4_K_M 1.00 kB, Q8_0 2.00 kB\n");
   const auto json = core::parse_json<nlohmann::json>(user.ridge({"search", "tall", "--json"}).out, "search");
   CHECK(json["found"][0]["repository"].get<std::string>() == "acme/Tall-GGUF");
   CHECK(json["found"][0]["models"][1]["size_bytes"] == 2000);

@@ -129,7 +129,7 @@ TEST_CASE("a job that fails says why in one line, and the next one runs") {
   convert.output = folder / "out.gguf";
   q.queue.start(convert);
   q.queue.start(quantize(tests::tiny_model(), folder / "nowhere/out.gguf"));
-  for (const auto& [id, word] : {std::pair{1, "missing.gguf"}, {2, "Q9_X"}, {3, "config.json"}, {4, "nowhere"}}) {
+  for (const auto& [id, word] : {std::pair{1, "missing.gguf"}, {2, "Q9_X"}, {3, ".safetensors"}, {4, "nowhere"}}) {
     const Job job = q.finish(static_cast<uint64_t>(id));
     CHECK(job.state == JobState::failed);
     CHECK(job.error.find(word) != std::string::npos);

@@ -168,7 +168,7 @@ TEST_CASE("a broken base file is refused with its place") {
     const std::string broken = folder().write("broken.kld", bytes);
     check_refused({"-m", tiny_model(), "--kl-divergence-base", broken, "--kl-divergence"}, 1, said);
   };
-  refused(whole.substr(0, whole.size() - 1), "cut");
+  refused(whole.substr(0, whole.size() - 1), "truncated");
   refused("GGUF" + whole.substr(4), "not a base file");
   const auto patched = [&](size_t at, uint32_t value) {
     std::string bytes = whole;

@@ -311,7 +311,7 @@ TEST_CASE("commands say what is wrong with pictures") {
         std::string::npos);
   CHECK(refusal({"logits", "-m", files.model, "--mmproj", files.mmproj, "--image", files.image, "-p", "no mark",
                  "--out", files.own / "out.npy"})
-            .find("there are 1 pictures") != std::string::npos);
+            .find("there are 1 images") != std::string::npos);
   const Files wider(VisionCase("qwen3vl-deep"));
   CHECK(refusal({"run", "-m", files.model, "--mmproj", wider.mmproj, "-p", "x"}).find("do not belong together") !=
         std::string::npos);

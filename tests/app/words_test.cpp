@@ -62,7 +62,7 @@ TEST_CASE("words of several letters behind one dash mean what they mean elsewher
   check_wrong({"chat", "-no-cnv"}, {"chat: -no-cnv: ", "ridge run"});
   check_wrong({"run", "-p", "x", "--mlock"}, {"run: --mlock: ", "ridge fit"});
   check_wrong({"run", "-p", "x", "--no-mmap"}, {"run: --no-mmap: ", "always memory-mapped"});
-  check_wrong({"run", "-phello"}, {"run: -phello: ", "-p hello"});
+  check_wrong({"run", "-phello"}, {"run: -phello: ", "a space between -p and hello"});
   check_wrong({"run", "-temp", "1"}, {"run: -temp: unknown option; did you mean '--temp'?"});
   check_wrong({"run", "-xyz"}, {"run: -xyz: unknown option", "ridge run --help"});
   check_wrong({"tokenize", "-ngl", "3", "x"}, {"tokenize: -ngl: ", "--gpu-layers"});

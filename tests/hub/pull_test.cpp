@@ -306,7 +306,7 @@ TEST_CASE("hubs that refuse or misbehave are one line, and no model appears") {
       return true;
     };
   };
-  CHECK(holds(at_hub(answer(404, "", "X-Error-Code: RepoNotFound\r\n")), "no such public repository"));
+  CHECK(holds(at_hub(answer(404, "", "X-Error-Code: RepoNotFound\r\n")), "no such repository"));
   CHECK(holds(at_hub(answer(404, "", "X-Error-Code: RevisionNotFound\r\n")), "no such revision"));
   CHECK(holds(at_hub(answer(401, "", "X-Error-Code: GatedRepo\r\n")), "gated model: accept its terms at"));
   CHECK(holds(at_hub(answer(401, "")), "set HF_TOKEN"));

@@ -278,9 +278,10 @@ TEST_CASE("Ollama's clients get whole calls, and what is wrong with tools is sai
   CHECK(message(nullptr, "required") == "tool_choice: requires tools");
   Json tool = weather_tool();
   tool["function"]["parameters"]["properties"]["days"]["type"] = 5;
-  CHECK(message(Json::array({clock_tool(), tool}), "auto")
-            .starts_with("tools[1].function.parameters of get_weather: invalid schema: JSON schema, #/properties/days: "
-                         "`type` must be one or more of"));
+  CHECK(
+      message(Json::array({clock_tool(), tool}), "auto")
+          .starts_with("tools[1].function.parameters: invalid schema for get_weather: JSON schema, #/properties/days: "
+                       "`type` must be one or more of"));
   Json deep = chat_body("hi");
   const std::string arguments = // overflows recursive code
       "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";

@@ -183,7 +183,7 @@ TEST_CASE("an MCP server over HTTP that does not behave is one clear line") {
   CHECK(start_problem(web(server.address())) == "MCP server web sent an invalid session id");
   CHECK(start_problem(web("http://127.0.0.1:1/mcp"))
             .starts_with("MCP server web cannot be reached at http://127.0.0.1:1/mcp: "));
-  CHECK(start_problem(web("http://")).starts_with("MCP server web: http://: not an address"));
+  CHECK(start_problem(web("http://")).starts_with("MCP server web: http://: is not an https address"));
 }
 
 TEST_CASE("a call over HTTP that hangs can be stopped, and the server is told") {

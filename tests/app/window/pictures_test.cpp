@@ -333,7 +333,7 @@ TEST_CASE("contents of kept messages are texts, or lists of texts and pictures o
   for (const app::Json& bad : {app::Json(3), app::Json::array({3}), app::Json::array({part("../secret")}),
                                app::Json::array({part("")}), app::Json::array({{{"type", "video"}}})})
     CHECK(has(problem_of(bad), "here: expected a"));
-  CHECK(has(problem_of(app::Json(17, part(key))), "at most 16 pictures"));
+  CHECK(has(problem_of(app::Json(17, part(key))), "at most 16 images"));
 }
 
 TEST_CASE("a sound is shown as its waveform, with its length and its tokens") {

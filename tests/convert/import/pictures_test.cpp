@@ -306,7 +306,7 @@ TEST_CASE("convert: the language model behind an encoder is found, and what its 
         "qwen3moe");
   CHECK(architecture({{"architectures", {"Qwen2ForCausalLM"}}, {"model_type", "unheard_of"}}) == "qwen2");
   CHECK_THROWS_WITH_AS(architecture({{"model_type", "unheard_of"}}),
-                       doctest::Contains("LlavaForConditionalGeneration unsupported model class"), Error);
+                       doctest::Contains("unsupported model class LlavaForConditionalGeneration"), Error);
   CHECK_THROWS_WITH_AS(architecture({{"model_type", 5}}), doctest::Contains("unsupported model class"), Error);
 
   // Gemma 3: every sixth layer has full attention.

@@ -306,7 +306,7 @@ TEST_CASE("mistakes are explained and the chat goes on") {
            {"/set grammar root ::= nothing", "nothing"},
            {"/set thinking perhaps", "expected on or off, found 'perhaps'"},
            {"/set ctx-size -3", "'-3' is not a number from 0 to"},
-           {"/model /no/such/model.gguf", "there is no such file"},
+           {"/model /no/such/model.gguf", "no such file"},
            {"/model " + junk, "junk.json"},
            {"/lora 0 1", "no adapters; /lora FILE loads one"},
            {"/lora /no/such/adapter.gguf", "/no/such/adapter.gguf"},

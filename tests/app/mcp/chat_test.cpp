@@ -49,8 +49,8 @@ json saved(const std::string& name) { return ridge::core::parse_json(read_file(f
 
 TEST_CASE("a chat asks before each call of a tool: yes, no, and always") {
   Terminal chat(chat_that_echoes(), environment());
-  REQUIRE(chat.expect("a b is left out: name: expected"));
-  REQUIRE(chat.expect("odd is left out: parameters: "));
+  REQUIRE(chat.expect("a b is skipped: name: expected"));
+  REQUIRE(chat.expect("odd is skipped: parameters: "));
   REQUIRE(chat.expect("you are asked before each call"));
   REQUIRE(chat.expect("> "));
   chat.type("say hi\r");

@@ -297,7 +297,7 @@ TEST_CASE("/regen gives another answer, unless the seed is fixed") {
 TEST_CASE("mistakes are explained and the chat goes on") {
   Terminal chat(chat_args(), environment());
   REQUIRE(chat.expect("> "));
-  const std::string junk = folder().write("junk.json", "{{{");
+  const std::string junk = folder().write("junk.json", "{{{"), notes = folder().write("notes.txt", "mine");
   for (const auto& [typed, said] : std::vector<std::pair<std::string, std::string>>{
            {"/nonsense", "unknown command /nonsense; /help lists them"},
            {"/staats", "unknown command /staats; did you mean '/stats'?"},
@@ -320,6 +320,7 @@ TEST_CASE("mistakes are explained and the chat goes on") {
            {"/set warmth 1", "unknown option 'warmth'"},
            {"/set top-p 3", "top-p"},
            {"/save " + tiny_model(), "is also an input"},
+           {"/save " + notes, "exists and is not a saved conversation"},
            {"/regen", "no answer yet"},
            {"/undo", "nothing to undo"}}) {
     CAPTURE(typed);
@@ -327,6 +328,7 @@ TEST_CASE("mistakes are explained and the chat goes on") {
     CHECK(chat.expect("ridge: error: "));
     CHECK(chat.expect(said));
   }
+  CHECK(read_file(notes) == "mine");
   const std::string parts = R"([{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}])";
   chat.type("/load " + folder().write("parts.json", parts) + "\r");
   REQUIRE(chat.expect("[loaded 1 messages]"));

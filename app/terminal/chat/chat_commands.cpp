@@ -24,6 +24,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <utility>
 
 namespace ridge::app {
@@ -235,9 +237,18 @@ void Chat::attach(const char* command, const std::string& path) {
   pictures_ += add_picture_file(given_path(path));
 }
 
+// A mistyped name must not cost another file, such as a model.
+static void keep_other_files(const std::string& path) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none) || std::filesystem::file_size(path, none) == 0) return;
+  if (std::ifstream(path, std::ios::binary).peek() != '{')
+    throw_error("{}: exists and is not a saved conversation; choose another file", path);
+}
+
 void Chat::save(const std::string& path) {
   if (path.empty()) throw_error("/save: give a file");
   core::check_output(path, {model_.loaded().file.path()});
+  keep_other_files(path);
   const Json messages = engine::without_marks(conversation().messages(), [&](std::string_view mark) {
     const auto file = picture_files_.find(mark);
     if (file == picture_files_.end()) return std::string();

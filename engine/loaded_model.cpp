@@ -123,15 +123,7 @@ bool keeps_experts_on_host(const core::Program& program, const core::ExecutorCon
   return wanted.experts_on_host || !kernels::cuda::fits(program, config, cuda_options(wanted, false));
 }
 
-Room room_for(const Placement& wanted) {
-  Room room = free_room();
-  room.choose_gpu(wanted);
-  if (wanted.gpu_memory > 0) {
-    room.gpu = std::min(room.gpu, wanted.gpu_memory);
-    for (double& gpu : room.gpus) gpu = std::min(gpu, wanted.gpu_memory);
-  }
-  return room;
-}
+Room room_for(const Placement& wanted) { return free_room(wanted.first_gpu(), wanted.gpu_memory); }
 
 // Returns false if the GPU still has no room.
 bool start_with_experts_on_host(LoadedModel& model, core::ExecutorConfig config, Placement wanted,

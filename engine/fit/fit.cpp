@@ -248,6 +248,14 @@ Room free_room() {
   return room;
 }
 
+Room free_room(int gpu, double limit) {
+  Room room = free_room();
+  if (limit > 0)
+    for (double& free : room.gpus) free = std::min(free, limit);
+  if (!room.gpus.empty()) room.gpu = room.gpus[static_cast<size_t>(gpu) < room.gpus.size() ? gpu : 0];
+  return room;
+}
+
 core::ExecutorConfig head_config(core::ExecutorConfig config) {
   config.max_outputs = 1;
   config.rewind_tokens = config.context; // a draft head rolls back freely

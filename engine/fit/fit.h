@@ -56,6 +56,8 @@ struct Room {
   void choose_gpu(const Placement& placement);
 };
 Room free_room();
+// With `gpu` chosen, and at most `limit` bytes of each GPU; 0: no limit.
+Room free_room(int gpu, double limit);
 
 // A prompt batch of any length needs nearly all experts, so it becomes as long as allowed if that costs the GPU few
 // copies.

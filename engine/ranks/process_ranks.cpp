@@ -90,13 +90,6 @@ std::unique_ptr<core::Executor> make_stage(const core::Program& part, const core
   return core::make_parallel_executor(std::move(shards), config, std::move(communicators), make, std::move(companion));
 }
 
-Room room_of(const kernels::cuda::CudaOptions& options) {
-  Room room = free_room();
-  room.gpu = room.gpus[options.device];
-  if (options.memory_limit > 0) room.gpu = std::min(room.gpu, static_cast<double>(options.memory_limit));
-  return room;
-}
-
 // All ranks call it at once.
 bool all_agree(core::Communicator& ranks, bool own) {
   const std::vector<std::string> answers = core::gather_texts(ranks, own ? "y" : "n", 1);
@@ -148,7 +141,8 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
       const int rank = static_cast<int>(own - groups[stage].begin()), ranks = static_cast<int>(groups[stage].size());
       const core::Program shared = ranks > 1 ? shard(part, rank, ranks, true).program : core::Program();
       const bool affords = on_gpu && affords_batch(ranks > 1 ? shared : part, core::config_of_part(part, config),
-                                                   core::config_of_part(part, longer), room_of(own_options));
+                                                   core::config_of_part(part, longer),
+                                                   free_room(own_options.device, own_options.memory_limit));
       if (all_agree(*watch.host, affords)) common = config_of_ranks(program, longer);
       if (ranks > 1)
         needs.most_floats = kernels::cuda::max_exchanged_floats(shared, core::config_of_part(part, common));

@@ -38,7 +38,7 @@ class ServingRank {
   }
   ServingRank(const ServingRank&) = delete;
 
-  // Of rank 0, once all ranks are there.
+  // Waits until all ranks have joined, and returns the port on which rank 0 serves.
   int port() const {
     std::string line;
     for (char c; ::read(out_, &c, 1) == 1 && c != '\n';) line += c;

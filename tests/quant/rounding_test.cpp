@@ -40,7 +40,7 @@ struct Inputs {
   }
   quant::Quadratic quadratic() const { return {factor.cols, h.data(), factor.damping}; }
 
-  // Of the damped form, in double precision.
+  // The error of `packed` by the damped quadratic form, in double precision.
   double error(Type type, const std::vector<float>& weights, const std::vector<std::byte>& packed) const {
     std::vector<float> e(weights.size());
     quant::format(type).decode(packed.data(), std::ssize(weights), e.data());

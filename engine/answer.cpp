@@ -15,14 +15,14 @@ std::string_view name_of(StopReason stop) {
   return "?";
 }
 
-Answerer::Answerer(const LoadedModel& model, Session& session, const core::GenerateRequest& request)
+Answerer::Answerer(const LoadedModel& model, Session& session, const api::GenerateRequest& request)
     : session_(session), request_(request), requests_(model), params_(request.sampling.params) {
   core::validate(params_, model.program.vocab);
   if (params_.seed < 0) params_.seed = static_cast<int64_t>(std::random_device{}());
   requests_.sequence({.sampling = request.sampling}); // throws on a bad grammar
 }
 
-Answer Answerer::answer(Generation generation, const core::SamplingOptions& sampling, const TextSink& sink,
+Answer Answerer::answer(Generation generation, const api::SamplingOptions& sampling, const TextSink& sink,
                         const std::atomic<bool>* cancel) {
   Answer answer;
   generation.sampling = sampling;

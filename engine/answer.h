@@ -36,24 +36,24 @@ class Answerer {
  public:
   // Arguments must outlive it. Throws Error for invalid sampling options or grammars. Without a seed, it draws one for
   // all its answers.
-  Answerer(const LoadedModel& model, Session& session, const core::GenerateRequest& request);
+  Answerer(const LoadedModel& model, Session& session, const api::GenerateRequest& request);
 
   Answer answer(Generation generation, const TextSink& sink, const std::atomic<bool>* cancel) {
     return answer(std::move(generation), request_.sampling, sink, cancel);
   }
   // With other sampling options, but those of sampling().params.
-  Answer answer(Generation generation, const core::SamplingOptions& sampling, const TextSink& sink,
+  Answer answer(Generation generation, const api::SamplingOptions& sampling, const TextSink& sink,
                 const std::atomic<bool>* cancel);
 
   // Receives all positions of a diffusion answer after each step.
   std::function<void(std::span<const int32_t> answer)> on_canvas;
 
   int64_t seed() const { return params_.seed; }
-  const core::SamplingOptions& sampling() const { return request_.sampling; }
+  const api::SamplingOptions& sampling() const { return request_.sampling; }
 
  private:
   Session& session_;
-  const core::GenerateRequest& request_;
+  const api::GenerateRequest& request_;
   const SequenceRequests requests_;
   core::SamplerParams params_;
 };

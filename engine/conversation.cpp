@@ -71,7 +71,7 @@ void Conversation::set_messages(const Json& json, const std::string& label) {
   messages_ = list == Json::array() ? list : text::read_messages(list, label, requests_.chat_template().source());
 }
 
-Generation Conversation::generation(const Json& messages, const core::SamplingOptions& sampling) const {
+Generation Conversation::generation(const Json& messages, const api::SamplingOptions& sampling) const {
   return requests_.chat(messages, tools_ ? &*tools_ : nullptr, Json::object(), nullptr, {}, sampling);
 }
 
@@ -102,7 +102,7 @@ Conversation::Compaction Conversation::compact(Answerer& answerer, std::string_v
                                                const std::atomic<bool>* cancel) {
   const size_t system = !messages_.empty() && is_role(messages_[0], "system") ? 1 : 0;
   if (messages_.size() == system) throw_error("there is no conversation to summarize");
-  core::SamplingOptions sampling = answerer.sampling();
+  api::SamplingOptions sampling = answerer.sampling();
   sampling.grammar = sampling.grammar_file = sampling.json_schema = "";
   sampling.max_tokens = session_.context() / kSummaryShare;
   Json thought = Json::object(); // a summary needs no reasoning

@@ -54,7 +54,7 @@ class Conversation {
   int64_t tokens_with(const std::string& user_text) const;
 
  private:
-  Generation generation(const Json& messages, const core::SamplingOptions& sampling) const;
+  Generation generation(const Json& messages, const api::SamplingOptions& sampling) const;
 
   Session& session_;
   ChatRequests requests_;

@@ -12,7 +12,7 @@ bool is_embedding_model(const gguf::File& file, const core::Program& program) {
   return program.embeds || file.find(program.architecture + ".pooling_type");
 }
 
-Embedder::Embedder(LoadedModel model, const core::ModelOptions& where, const Options& options, const LoadSteps& steps)
+Embedder::Embedder(LoadedModel model, const api::ModelOptions& where, const Options& options, const LoadSteps& steps)
     : model_(std::move(model)) {
   const core::Program& program = model_.program;
   const bool whole = core::sees_ahead(program); // bidirectional attention needs whole texts

@@ -1,7 +1,7 @@
 // Text embeddings: hidden states and their pooling.
 #pragma once
 
-#include "core/requests.h"
+#include "api/requests.h"
 #include "engine/loaded_model.h"
 #include "engine/pooling.h"
 
@@ -27,7 +27,7 @@ class Embedder {
     int64_t tokens = 0;
   };
   // The model must be opened with Ending::hidden. Throws Error if it cannot run.
-  Embedder(LoadedModel model, const core::ModelOptions& where, const Options& options, const LoadSteps& steps = {});
+  Embedder(LoadedModel model, const api::ModelOptions& where, const Options& options, const LoadSteps& steps = {});
 
   // Includes the model's special tokens. A text longer than the context is cut with `truncate`; otherwise throws Error.
   std::vector<int32_t> tokens_of(std::string_view text, bool truncate) const;

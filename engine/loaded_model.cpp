@@ -241,7 +241,7 @@ void start_executor(LoadedHead& head, const core::ExecutorConfig& config, const 
   head.executor = start_head(head.program, config, name, on_gpu, placement, steps);
 }
 
-Placement placement_of(const core::ModelOptions& options) {
+Placement placement_of(const api::ModelOptions& options) {
   const auto bytes = [](const std::string& size, const char* flag, double otherwise) {
     return size.empty() ? otherwise : static_cast<double>(core::parse_bytes(size, flag));
   };

@@ -1,8 +1,8 @@
 // A model file and the objects made from it.
 #pragma once
 
+#include "api/requests.h"
 #include "core/executor.h"
-#include "core/requests.h"
 #include "gguf/gguf.h"
 #include "models/adapters/adapter_file.h"
 #include "models/model.h"
@@ -85,7 +85,7 @@ struct Placement {
   int first_gpu() const { return gpus.empty() ? 0 : gpus[0]; }
 };
 // Throws a usage Error for invalid sizes, GPU lists or combinations.
-Placement placement_of(const core::ModelOptions& options);
+Placement placement_of(const api::ModelOptions& options);
 // Number of ranks in all stages; 0: one per named GPU. Throws a usage Error if the stages do not divide it.
 int ranks_in_all(const Placement& placement);
 

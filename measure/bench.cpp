@@ -38,7 +38,7 @@ struct TestCount {
 class Bench {
  public:
   Bench(engine::LoadedModel& model, BenchRow common, const BenchSetting& setting, Peaks& peaks,
-        const core::BenchRequest& request, const BenchSteps& steps, TestCount& count)
+        const api::BenchRequest& request, const BenchSteps& steps, TestCount& count)
       : model_(model), common_(std::move(common)), setting_(setting), peaks_(peaks), request_(request), steps_(steps),
         count_(count) {}
 
@@ -285,7 +285,7 @@ class Bench {
   const BenchRow common_;
   const BenchSetting setting_;
   Peaks& peaks_;
-  const core::BenchRequest& request_;
+  const api::BenchRequest& request_;
   const BenchSteps& steps_;
   TestCount& count_;
   std::string test_;
@@ -304,11 +304,11 @@ int64_t ubatch_of(const BenchSetting& setting, const core::Executor& executor) {
 }
 
 void bench_model(engine::LoadedModel& loaded, const std::string& name, const BenchPlan& plan,
-                 const core::BenchRequest& request, const BenchSteps& steps, TestCount& count) {
+                 const api::BenchRequest& request, const BenchSteps& steps, TestCount& count) {
   for (const BenchSetting& setting : plan.settings) {
     const bool single = plan.runs_single_stream_tests(setting);
     if (plan.tests_of(setting) == 0) continue;
-    core::ModelOptions options = model_options(request, setting);
+    api::ModelOptions options = model_options(request, setting);
     options.context = std::ranges::max(plan.depths) + plan.longest(single);
     core::ExecutorConfig config = engine::executor_config(options, loaded.program.trained_context);
     config.streams = setting.streams;
@@ -353,11 +353,11 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
 
 } // namespace
 
-void for_each_model(const core::BenchRequest& request, std::string_view heads, const engine::LoadSteps& steps,
+void for_each_model(const api::BenchRequest& request, std::string_view heads, const engine::LoadSteps& steps,
                     const std::function<void(engine::LoadedModel&, const std::string& name)>& run) {
   std::vector<std::string> files = request.files;
   if (files.empty() && request.shapes.empty()) files.emplace_back();
-  core::ModelOptions options;
+  api::ModelOptions options;
   options.speculation = heads == "mtp" ? "mtp" : "off";
   if (heads == "eagle3") options.speculation = "auto"; // named, or the guide's
   options.draft_model = request.draft_model;
@@ -388,7 +388,7 @@ const char* backend_of(const engine::LoadedModel& model) {
   return model.gpu_share == 1 ? "CUDA" : model.gpu_share == 0 ? "CPU" : "CUDA+CPU";
 }
 
-void bench(const core::BenchRequest& request, const BenchSteps& steps, const BenchNames& names) {
+void bench(const api::BenchRequest& request, const BenchSteps& steps, const BenchNames& names) {
   const BenchPlan plan = plan_bench(request, names);
   const int64_t models = std::max<int64_t>(1, std::ssize(request.files) + std::ssize(request.shapes));
   if (models > 1 || plan.settings.size() > 1)

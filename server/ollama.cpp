@@ -33,7 +33,7 @@ std::string now() {
                      part.count());
 }
 
-void take_options(const Fields& body, core::SamplingOptions& sampling) {
+void take_options(const Fields& body, api::SamplingOptions& sampling) {
   const auto options = body.object("options");
   if (!options) return;
   take_numbers(*options, sampling.params);

@@ -16,7 +16,7 @@ size_t most_known(const engine::Scheduler& scheduler, const core::Executor& exec
 } // namespace
 
 Service::Service(const engine::LoadedModel& model, const text::ChatTemplate& chat_template, Json template_variables,
-                 core::SamplingOptions sampling, std::string name, engine::Notice log,
+                 api::SamplingOptions sampling, std::string name, engine::Notice log,
                  std::unique_ptr<engine::Speculator> speculator, const engine::PrefixSettings& prefixes)
     : ModelService(model, std::move(name), std::move(log)), sampling_(std::move(sampling)), sequences_(model),
       scheduler_(*model.executor, model.program, std::move(speculator), prefixes),

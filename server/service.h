@@ -23,7 +23,7 @@ class Service final : public ModelService {
   // The template must outlive it. `sampling` has defaults. `speculator` drafts for a request that runs alone; it may be
   // null.
   Service(const engine::LoadedModel& model, const text::ChatTemplate& chat_template, Json template_variables,
-          core::SamplingOptions sampling, std::string name, engine::Notice log,
+          api::SamplingOptions sampling, std::string name, engine::Notice log,
           std::unique_ptr<engine::Speculator> speculator = nullptr, const engine::PrefixSettings& prefixes = {});
 
   // Throws Error for prompts that are too long, invalid schemas and the like.
@@ -53,7 +53,7 @@ class Service final : public ModelService {
 
   const text::ChatTemplate& chat_template() const { return chats_.chat_template(); }
   const engine::CallFormat& call_format() const { return chats_.call_format(); }
-  const core::SamplingOptions& sampling() const { return sampling_; }
+  const api::SamplingOptions& sampling() const { return sampling_; }
   engine::Scheduler& scheduler() { return scheduler_; }
   const engine::Scheduler& scheduler() const { return scheduler_; }
   ResponseStore& responses() { return *responses_; }
@@ -70,7 +70,7 @@ class Service final : public ModelService {
   void drain() override { scheduler_.drain(); }
 
  private:
-  const core::SamplingOptions sampling_;
+  const api::SamplingOptions sampling_;
   const engine::SequenceRequests sequences_;
   mutable std::mutex adapters_mutex_;
   std::vector<float> adapter_scales_;

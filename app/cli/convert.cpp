@@ -14,7 +14,7 @@ namespace ridge::app {
 namespace {
 
 struct ConvertCommand {
-  core::ConvertRequest request;
+  api::ConvertRequest request;
   bool json = false;
 
   void run() const {

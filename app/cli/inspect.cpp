@@ -195,7 +195,7 @@ struct InspectCommand {
         facts.push_back(fmt::format("chat template: {}", error.what()));
       }
     }
-    core::SamplingOptions sampling;
+    api::SamplingOptions sampling;
     const auto note = [&](const std::string& line) { facts.push_back(line); };
     if (const auto recommended = engine::take_model_defaults(sampling, file, note); !recommended.empty())
       facts.push_back(fmt::format("recommended sampling: {}", fmt::join(recommended, ", ")));

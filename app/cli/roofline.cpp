@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct RooflineCommand {
-  core::RooflineRequest request;
+  api::RooflineRequest request;
   std::string svg;
   bool json = false, csv = false, ladder = false;
 

@@ -24,8 +24,8 @@ namespace ridge::app {
 namespace {
 
 struct RunCommand {
-  core::ModelOptions model;
-  core::GenerateRequest request;
+  api::ModelOptions model;
+  api::GenerateRequest request;
   TextOptions prompt;
   bool json = false, profile = false, verbose = false, no_markdown = false;
 

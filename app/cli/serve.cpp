@@ -373,7 +373,7 @@ void ServeCommand::take_own_setup(server::ModelFile& file) const {
     throw Error(fmt::format("{}: {}{}", file.name, error.what(), origin_of(error.what(), holding, line->file)),
                 Error::kUsage);
   }
-  core::ModelOptions& model = own.setup.model;
+  api::ModelOptions& model = own.setup.model;
   if (!model.mmproj.empty()) file.mmproj = model.mmproj == kNoEncoder ? "" : model.mmproj;
   model.mmproj.clear();
   own.setup.fetch_picture = setup.fetch_picture;

@@ -26,7 +26,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kNameWidth = 17;
 
 struct FitCommand {
-  core::ModelOptions model;
+  api::ModelOptions model;
   std::string memory, mmproj;
   bool measure_anew = false, json = false;
 

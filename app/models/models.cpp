@@ -30,7 +30,7 @@ struct ModelsCommand {
   void run() const {
     if (markdown) return fmt::print("{}", models::architectures_as_markdown());
     if (architectures) return print_architectures();
-    std::vector<core::ModelRow> rows;
+    std::vector<api::ModelRow> rows;
     std::vector<std::string> encoders;
     const engine::Room room = engine::free_room();
     for (const hub::LocalModel& model : hub::local_models(hub::places())) {
@@ -43,7 +43,7 @@ struct ModelsCommand {
                   "~/models; `ridge pull` suggests some that fit, `ridge search` finds others");
     std::vector<std::vector<std::string>> table;
     for (size_t i = 0; i < rows.size(); ++i) {
-      const core::ModelRow& row = rows[i];
+      const api::ModelRow& row = rows[i];
       table.push_back({row.name, core::human_bytes(static_cast<double>(row.bytes)), row.architecture, row.type,
                        row.trained_context > 0 ? fmt::format("{}", row.trained_context) : "", fits(row),
                        taken(encoders[i]), row.from});
@@ -57,7 +57,7 @@ struct ModelsCommand {
                  {"TAKES", false, false, 4},
                  {"FROM", false, true, 5}},
                 table);
-    for (const core::ModelRow& row : rows)
+    for (const api::ModelRow& row : rows)
       if (!row.problem.empty()) note(fmt::format("{}: {}", row.name, row.problem));
   }
 
@@ -67,12 +67,12 @@ struct ModelsCommand {
     return senses.pictures && senses.sounds ? "images, audio" : senses.sounds ? "audio" : "images";
   }
 
-  static std::string fits(const core::ModelRow& row) {
+  static std::string fits(const api::ModelRow& row) {
     if (row.trained_context == 0) return "";
     return row.context == 0 ? "no" : row.context >= row.trained_context ? "yes" : fmt::format("to -c {}", row.context);
   }
 
-  static std::string encoder_of(const core::ModelRow& row) {
+  static std::string encoder_of(const api::ModelRow& row) {
     if (row.trained_context == 0) return "";
     try {
       return find_encoder(row.path);
@@ -81,10 +81,10 @@ struct ModelsCommand {
     }
   }
 
-  static void print_json(const std::vector<core::ModelRow>& rows, const std::vector<std::string>& encoders) {
+  static void print_json(const std::vector<api::ModelRow>& rows, const std::vector<std::string>& encoders) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (size_t i = 0; i < rows.size(); ++i) {
-      const core::ModelRow& row = rows[i];
+      const api::ModelRow& row = rows[i];
       const engine::Senses senses = encoders[i].empty() ? engine::Senses() : engine::senses_of(encoders[i]);
       list.push_back({{"name", row.name},
                       {"source", row.from},

@@ -10,7 +10,7 @@
 
 namespace ridge::app {
 
-using core::EngineState;
+using api::EngineState;
 
 namespace {
 
@@ -18,7 +18,7 @@ constexpr double kSampleSeconds = 0.05; // seconds of generation between two poi
 constexpr size_t kHistory = 600;        // points
 constexpr double kCheapProfile = 0.1;   // longest step, in seconds, that is profiled after an answer
 
-core::AnswerFacts facts_of(const engine::Session& session, const std::string& model) {
+api::AnswerFacts facts_of(const engine::Session& session, const std::string& model) {
   const engine::Usage &prompt = session.prompt_usage(), &generation = session.generation_usage();
   return {model, prompt.tokens, generation.tokens, prompt.seconds, generation.seconds, generation.bytes_per_second()};
 }
@@ -54,9 +54,9 @@ WindowEngine::Messages WindowEngine::messages() const {
   return {state_.messages, tree_, state_.pictures};
 }
 
-void WindowEngine::need_encoder(std::span<const core::ChatMessage> kept, const core::MessagePictures& sent) {
+void WindowEngine::need_encoder(std::span<const api::ChatMessage> kept, const api::MessagePictures& sent) {
   bool pictures = !sent.empty();
-  for (const core::ChatMessage& message : kept) pictures |= !message.pictures.empty();
+  for (const api::ChatMessage& message : kept) pictures |= !message.pictures.empty();
   if (pictures) open_encoder();
 }
 
@@ -67,10 +67,10 @@ void WindowEngine::send_message(const std::string& text) {
 }
 
 void WindowEngine::append_and_answer(const std::string& text, const Messages& before) {
-  const core::ChatMessage message = {true, text, "", "", nullptr, before.unsent};
+  const api::ChatMessage message = {true, text, "", "", nullptr, before.unsent};
   begin_conversation(message);
   tree_.add(message, {{"role", "user"}, {"content", text}});
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     s.messages = tree_.shown();
     std::erase_if(s.pictures, [&](const auto& picture) { return std::ranges::count(before.unsent, picture) > 0; });
   });
@@ -79,7 +79,7 @@ void WindowEngine::append_and_answer(const std::string& text, const Messages& be
   answer(before);
 }
 
-void WindowEngine::regenerate(const core::intent::Regenerate& wanted) {
+void WindowEngine::regenerate(const api::intent::Regenerate& wanted) {
   const size_t length = tree_.size();
   const size_t last = length > 0 && !tree_.at(length - 1).shown.user ? length - 1 : length;
   size_t number = std::min(wanted.message.value_or(last), length);
@@ -103,11 +103,11 @@ void WindowEngine::edit(size_t message, const std::string& text) {
 }
 
 // Runs on the worker, which drives the session.
-std::shared_ptr<const core::Sequences> WindowEngine::sequences_of(const Loaded& loaded) {
-  return std::make_shared<core::Sequences>(with_texts(loaded.model, loaded.session.scheduler().sequences()));
+std::shared_ptr<const api::Sequences> WindowEngine::sequences_of(const Loaded& loaded) {
+  return std::make_shared<api::Sequences>(with_texts(loaded.model, loaded.session.scheduler().sequences()));
 }
 
-void WindowEngine::show_speed(core::Snapshot& s, SpeedMeter& meter) const {
+void WindowEngine::show_speed(api::Snapshot& s, SpeedMeter& meter) const {
   const Loaded& m = *loaded_;
   const engine::Usage &prompt = m.session.prompt_usage(), &generation = m.session.generation_usage();
   s.speed.prompt_tokens = prompt.tokens;
@@ -127,7 +127,7 @@ void WindowEngine::show_speed(core::Snapshot& s, SpeedMeter& meter) const {
 std::vector<text::ToolCall> WindowEngine::write_answer() {
   Loaded& m = *loaded_;
   SpeedMeter meter;
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     s.messages.push_back({});
     s.state = EngineState::reading;
     s.activity = "reading the prompt";
@@ -139,7 +139,7 @@ std::vector<text::ToolCall> WindowEngine::write_answer() {
       answerer,
       [&](std::string_view text, bool reasoning) {
         change(
-            [&](core::Snapshot& s) {
+            [&](api::Snapshot& s) {
               s.state = EngineState::writing;
               s.activity = "writing";
               (reasoning ? s.messages.back().reasoning : s.messages.back().text) += text;
@@ -149,13 +149,13 @@ std::vector<text::ToolCall> WindowEngine::write_answer() {
       },
       &cancel_);
   const engine::Usage& whole = m.session.generation_usage();
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     show_speed(s, meter);
     if (whole.seconds > 0) { // over the whole answer, as ridge bench counts
       s.speed.tokens_per_s = whole.tokens_per_second();
       s.speed.bytes_per_s = whole.bytes_per_second();
     }
-    core::ChatMessage& written = s.messages.back();
+    api::ChatMessage& written = s.messages.back();
     if (!answer.calls.empty()) written.text = answer.content; // shown with their results
     written.note = ending(answer, setup_.request.sampling.max_tokens);
     if (!answer.choices.empty())
@@ -182,7 +182,7 @@ void WindowEngine::answer(const Messages& before) {
     tree_ = before.tree;
     show_path();
     change(
-        [&](core::Snapshot& s) { s.pictures.insert(s.pictures.begin(), before.unsent.begin(), before.unsent.end()); });
+        [&](api::Snapshot& s) { s.pictures.insert(s.pictures.begin(), before.unsent.begin(), before.unsent.end()); });
     read_missing_picture_facts();
     abandon_conversation();
     throw;

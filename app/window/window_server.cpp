@@ -14,7 +14,7 @@
 
 namespace ridge::app {
 
-using core::Serving;
+using api::Serving;
 
 namespace {
 
@@ -67,7 +67,7 @@ Serving state_of(server::ModelService& service, const std::string& address) {
 
 WindowServer::~WindowServer() { stop(); }
 
-void WindowServer::start(const core::intent::StartServer& wanted, const std::string& path, const std::string& encoder) {
+void WindowServer::start(const api::intent::StartServer& wanted, const std::string& path, const std::string& encoder) {
   const std::scoped_lock lock(mutex_);
   thread_.request_stop();
   // The old server stops on the new thread, so that the caller does not wait.

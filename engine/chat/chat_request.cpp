@@ -53,7 +53,7 @@ void ChatRequests::check_tools(const ToolUse& tools) const {
 }
 
 Generation ChatRequests::chat(const Json& messages, const ToolUse* tools, const Json& variables, const Json& schema,
-                              const LastTurn& last, const core::SamplingOptions& sampling) const {
+                              const LastTurn& last, const api::SamplingOptions& sampling) const {
   text::ChatOptions options;
   options.extra = variables_;
   options.extra.update(variables);

@@ -1,7 +1,7 @@
 // Converts conversations to generations, and these to sequences.
 #pragma once
 
-#include "core/requests.h"
+#include "api/requests.h"
 #include "engine/answer_text.h"
 #include "engine/calls/call_rules_cache.h"
 #include "engine/chat/chat_prompt.h"
@@ -25,7 +25,7 @@ struct Generation {
   std::vector<int32_t> prompt;
   TextPictures pictures = {};
   std::optional<text::jinja::TaintedText> chat_prompt; // null: a plain text is continued
-  core::SamplingOptions sampling;
+  api::SamplingOptions sampling;
   bool keep_choices = false;
   bool choices_after_samplers = false;
   bool keep_prompt_choices = false;
@@ -78,7 +78,7 @@ class ChatRequests {
   // without calls; if null, `sampling` may have one. Throws Error if the template refuses every form, and if no grammar
   // can express parameters or schema.
   Generation chat(const Json& messages, const ToolUse* tools, const Json& variables, const Json& schema,
-                  const LastTurn& last, const core::SamplingOptions& sampling) const;
+                  const LastTurn& last, const api::SamplingOptions& sampling) const;
   // Remembers a complete answer, so that later prompts continue its tokens.
   void remember(const text::jinja::TaintedText& prompt, std::string_view answer, std::span<const int32_t> tokens);
 

@@ -26,13 +26,13 @@ std::vector<std::string> fitting_encoders(const std::string& model, std::span<co
   return fitting;
 }
 
-PictureReader::Options encoding_options(const core::ModelOptions& options, const Notice& note) {
+PictureReader::Options encoding_options(const api::ModelOptions& options, const Notice& note) {
   const int gpu = placement_of(options).first_gpu();
   const bool on_gpu = options.device != "cpu" && kernels::cuda::device_info(gpu).usable;
   return {.threads = options.threads, .gpu = on_gpu ? gpu : -1, .note = note};
 }
 
-void add_pictures(LoadedModel& model, const core::ModelOptions& options, const Notice& note) {
+void add_pictures(LoadedModel& model, const api::ModelOptions& options, const Notice& note) {
   auto reader = std::make_unique<PictureReader>(options.mmproj, encoding_options(options, note));
   reader->check_fits(model.program, model.file.path());
   model.pictures = std::make_shared<PictureShelf>(std::move(reader));

@@ -1,7 +1,7 @@
 // Opens a language model with its encoder.
 #pragma once
 
-#include "core/requests.h"
+#include "api/requests.h"
 #include "engine/loaded_model.h"
 #include "engine/pictures/picture_reader.h"
 
@@ -18,9 +18,9 @@ inline constexpr int64_t kMaxTokensAhead = 1280;
 std::vector<std::string> fitting_encoders(const std::string& model, std::span<const std::string> files);
 
 // Chooses the first usable GPU, else the CPU. `note` reports a lack of room.
-PictureReader::Options encoding_options(const core::ModelOptions& options, const Notice& note);
+PictureReader::Options encoding_options(const api::ModelOptions& options, const Notice& note);
 
 // The model's Program must take pictures. Throws Error if model and encoder do not fit.
-void add_pictures(LoadedModel& model, const core::ModelOptions& options, const Notice& note);
+void add_pictures(LoadedModel& model, const api::ModelOptions& options, const Notice& note);
 
 } // namespace ridge::engine

@@ -46,7 +46,7 @@ class PrefixCache {
   void write_all(); // blocks until files are written
   void give_up(const char* why) const { warn_(fmt::format("the prefix cache is now off: {}", why)); }
   int64_t bytes() const { return store_.bytes(); }
-  void describe(core::Sequences& all) const { store_.describe(all); }
+  void describe(api::Sequences& all) const { store_.describe(all); }
 
  private:
   PrefixCache(core::Executor& executor, const core::Program& program, const PrefixSettings& settings);

@@ -6,8 +6,8 @@
 // the executor chooses tokens itself where it can.
 #pragma once
 
+#include "api/sequences.h"
 #include "core/executor.h"
-#include "core/view/sequences.h"
 #include "engine/sequences/prefix_cache.h"
 #include "engine/sequences/prompt_share.h"
 #include "engine/sequences/sequence.h"
@@ -78,7 +78,7 @@ class Scheduler {
   std::vector<int64_t> positions() const;
   // A snapshot for display. It is taken in the step after the previous call; it is current if nothing runs or the
   // caller drives the scheduler.
-  core::Sequences sequences() const;
+  api::Sequences sequences() const;
   bool keeps_prefixes() const { return keeps_prefixes_; } // false once copying failed
   bool speculates() const { return speculator_ != nullptr; }
 
@@ -110,7 +110,7 @@ class Scheduler {
   void run();
   bool publish_progress();
   bool wait_for_work();
-  core::Sequences describe() const;
+  api::Sequences describe() const;
   void work();
   void end_everything();
   void step();
@@ -208,7 +208,7 @@ class Scheduler {
   };
   std::vector<Job> jobs_;
   std::vector<int64_t> positions_;
-  core::Sequences snapshot_;
+  api::Sequences snapshot_;
   mutable std::atomic<bool> snapshot_requested_ = true; // since snapshot_ was made
   uint64_t submitted_ = 0;
   Counts counts_;

@@ -27,7 +27,7 @@ Json timings_of(int64_t cached, int64_t prompt, double prompt_s, int64_t generat
 
 } // namespace
 
-Json settings_json(const core::SamplingOptions& sampling) {
+Json settings_json(const api::SamplingOptions& sampling) {
   const core::SamplerParams& p = sampling.params;
   Json bias = Json::array(), samplers = Json::array();
   for (const core::SamplerParams::Bias& one : p.bias) bias.push_back({{"token", one.token}, {"bias", one.bias}});

@@ -7,7 +7,7 @@
 
 namespace ridge::server {
 
-Json settings_json(const core::SamplingOptions& sampling);
+Json settings_json(const api::SamplingOptions& sampling);
 
 // Once all have ended.
 Json timings_json(const Answers& answers);

@@ -68,7 +68,7 @@ void replace_thinking(const Fields& fields, Json& body) {
 
 } // namespace
 
-void take_reasoning_budget(const Fields& body, core::SamplingOptions& sampling) {
+void take_reasoning_budget(const Fields& body, api::SamplingOptions& sampling) {
   const auto take = [&](const Fields& from, const char* name) {
     if (const auto budget = from.integer(name, -1, INT32_MAX)) sampling.reasoning_budget = *budget;
   };

@@ -114,9 +114,9 @@ TEST_CASE("Ctrl-C stops the answer and not the program, and on an empty line it 
 }
 
 TEST_CASE("Ctrl-C between a message and its answer stops the answer, and no later one") {
-  ridge::core::GenerateRequest request;
+  ridge::api::GenerateRequest request;
   request.sampling.grammar = "root ::= [a-z]{8}";
-  ridge::core::ModelOptions options;
+  ridge::api::ModelOptions options;
   options.model = tiny_model();
   options.device = "cpu";
   options.speculation = "off";

@@ -47,7 +47,7 @@ struct ScriptedTalk {
   engine::Session session{executor, model.program};
   text::ChatTemplate chat_template = text::ChatTemplate::builtin("chatml");
   Conversation conversation{model, session, chat_template};
-  core::GenerateRequest request;
+  api::GenerateRequest request;
   int32_t end = model.tokenizer->find("<|im_end|>"), start = model.tokenizer->find("<|im_start|>");
 
   static engine::LoadedModel open(const tests::TemporaryFolder& folder) {

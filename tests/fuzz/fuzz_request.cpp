@@ -25,8 +25,8 @@ struct Server {
   server::EmbeddingService embeddings{embedder, "guide", kSilent};
   server::Models models{service};
 
-  static core::ModelOptions on_cpu() {
-    core::ModelOptions options;
+  static api::ModelOptions on_cpu() {
+    api::ModelOptions options;
     options.device = "cpu";
     options.threads = 1;
     options.context = 16;

@@ -21,7 +21,7 @@ namespace {
 std::string answer_of_session(Endpoint& endpoint, const std::string& question, int64_t max_tokens) {
   engine::LoadedModel model = open_guide(1);
   engine::Session session(*model.executor, model.program);
-  core::GenerateRequest request;
+  api::GenerateRequest request;
   request.sampling.params.temp = 0;
   request.sampling.max_tokens = max_tokens;
   engine::Answerer answerer(model, session, request);

@@ -11,7 +11,7 @@
 namespace ridge::ui {
 namespace {
 
-using core::FrontierPoint;
+using api::FrontierPoint;
 
 constexpr double kMin = 1e-6; // nats; the axis's limit
 

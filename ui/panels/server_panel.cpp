@@ -12,8 +12,8 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
-using core::Serving;
+namespace intent = api::intent;
+using api::Serving;
 
 constexpr const char* kHere = "127.0.0.1";
 constexpr int kMaxSlots = 64;

@@ -33,7 +33,7 @@ void HeatMap::draw_legend(double full, ImVec2 at, float width) const {
   text_at({at.x + width, y}, fmt::format("≥ {}", number_text(full)), t.dim, fonts().small, 1);
 }
 
-void HeatMap::hover(const core::SliceStudy& slice, int row, int col) const {
+void HeatMap::hover(const api::SliceStudy& slice, int row, int col) const {
   const size_t i = static_cast<size_t>(row) * slice.cols + col;
   std::string words = fmt::format("row {}, column {}\nstored {}", slice.first_row + row, slice.first_col + col,
                                   number_text(slice.original[i]));
@@ -44,7 +44,7 @@ void HeatMap::hover(const core::SliceStudy& slice, int row, int col) const {
   show_tooltip(words);
 }
 
-bool HeatMap::draw(const core::SliceStudy& slice, int64_t tensor_rows, int64_t tensor_cols, ImVec2 size) {
+bool HeatMap::draw(const api::SliceStudy& slice, int64_t tensor_rows, int64_t tensor_cols, ImVec2 size) {
   const ImVec2 begin = ImGui::GetCursorScreenPos();
   const bool compared = !slice.format.empty();
   if (!compared) shown_ = 0;

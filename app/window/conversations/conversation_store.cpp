@@ -139,7 +139,7 @@ Json with_versions(const StoredConversation& c, Json messages) {
 
 } // namespace
 
-std::string title_of(const core::ChatMessage& question) {
+std::string title_of(const api::ChatMessage& question) {
   const bool blank = question.text.find_first_not_of(" \n\t") == std::string::npos;
   const std::string& text = blank && !question.pictures.empty() ? question.pictures[0]->name : question.text;
   const size_t start = std::min(text.find_first_not_of(" \n\t"), text.size());

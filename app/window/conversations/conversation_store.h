@@ -2,8 +2,8 @@
 // separate files. The store never overwrites unreadable files or changes of another window.
 #pragma once
 
+#include "api/snapshot.h"
 #include "app/window/conversations/kept_pictures.h"
-#include "core/view/snapshot.h"
 #include "engine/conversation.h"
 
 #include <optional>
@@ -68,6 +68,6 @@ class ConversationStore {
 };
 
 // About 40 characters of the question, or a picture's name if it has no text.
-std::string title_of(const core::ChatMessage& question);
+std::string title_of(const api::ChatMessage& question);
 
 } // namespace ridge::app

@@ -79,7 +79,7 @@ struct Machine {
 };
 
 // Gauges of an answer, with the prompt's number of tokens.
-core::Speed gauges(Machine& machine, int64_t answer_tokens) {
+api::Speed gauges(Machine& machine, int64_t answer_tokens) {
   app::WindowSetup setup;
   setup.model.device = "cpu";
   setup.model.threads = 1;
@@ -91,11 +91,11 @@ core::Speed gauges(Machine& machine, int64_t answer_tokens) {
   app::WindowEngine engine(std::move(setup), [] {});
   const auto idle = [&] {
     const auto s = engine.snapshot();
-    return s->model && s->state == core::EngineState::idle;
+    return s->model && s->state == api::EngineState::idle;
   };
   REQUIRE(tests::eventually("the guide to be open", idle));
-  engine.send(core::intent::KeepChoices{false});
-  engine.send(core::intent::Send{"What is Q4_K?"});
+  engine.send(api::intent::KeepChoices{false});
+  engine.send(api::intent::Send{"What is Q4_K?"});
   REQUIRE(tests::eventually("the answer", [&] { return engine.snapshot()->messages.size() == 2 && idle(); }));
   CHECK(engine.snapshot()->error == "");
   CHECK(engine.snapshot()->kv.tokens == engine.snapshot()->speed.prompt_tokens + answer_tokens);
@@ -103,7 +103,7 @@ core::Speed gauges(Machine& machine, int64_t answer_tokens) {
 }
 
 measure::BenchRow bench(Machine& machine, int64_t prompt, int64_t generated, int64_t depth) {
-  core::BenchRequest request;
+  api::BenchRequest request;
   request.device = "cpu";
   request.threads = "1";
   request.prompts = std::to_string(prompt);
@@ -128,7 +128,7 @@ TEST_CASE("the gauges say what ridge bench says of the same work") {
     Machine machine;
     machine.decodes = decodes;
     constexpr int64_t kTokens = 100;
-    const core::Speed speed = gauges(machine, kTokens + 1); // the prompt gives the first token
+    const api::Speed speed = gauges(machine, kTokens + 1); // the prompt gives the first token
     CHECK(speed.answer_tokens == kTokens);
     double seconds = 0;
     for (int64_t i = 0; i < kTokens; ++i) seconds += Timed::seconds_of(speed.prompt_tokens + i);

@@ -13,11 +13,11 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
+namespace intent = api::intent;
 
 constexpr int kLongest = 4096; // the end: no limit
 
-void draw_context(const core::Snapshot& now) {
+void draw_context(const api::Snapshot& now) {
   const float share = static_cast<float>(now.kv.tokens) / static_cast<float>(std::max<int64_t>(1, now.kv.context));
   dim_text("Context");
   bar(share, {0, px(6)}, share > 0.9f ? theme().red : share > 0.75f ? theme().amber : theme().accent);
@@ -31,7 +31,7 @@ void draw_context(const core::Snapshot& now) {
   ImGui::Dummy({0, px(2)});
 }
 
-void draw_encoder(const core::Snapshot& now) {
+void draw_encoder(const api::Snapshot& now) {
   dim_text("Images and audio");
   if (now.encoder.empty()) {
     dim_text("not supported by this model");
@@ -45,12 +45,12 @@ void draw_encoder(const core::Snapshot& now) {
   ImGui::Dummy({0, px(2)});
 }
 
-void draw_tools(const core::Snapshot& now) {
+void draw_tools(const api::Snapshot& now) {
   if (!now.tools) return;
   dim_text("Tools");
   std::string list;
   size_t allowed = 0;
-  for (const core::ToolRow& tool : *now.tools) {
+  for (const api::ToolRow& tool : *now.tools) {
     allowed += tool.allowed ? 1 : 0;
     list += fmt::format("{}{} ({}){}", list.empty() ? "" : "\n", tool.name, tool.server,
                         tool.allowed ? ", without asking" : "");
@@ -124,7 +124,7 @@ void ChatSettings::draw(const View& view, ImVec2 size) {
   draw_context(view.now);
   draw_encoder(view.now);
   draw_tools(view.now);
-  ImGui::BeginDisabled(view.now.state != core::EngineState::idle);
+  ImGui::BeginDisabled(view.now.state != api::EngineState::idle);
   draw_presets(view);
   draw_system(view);
   draw_sampling(view);
@@ -142,7 +142,7 @@ void ChatSettings::draw(const View& view, ImVec2 size) {
 }
 
 void ChatSettings::draw_presets(const View& view) {
-  const std::vector<core::Preset>& presets = view.now.presets;
+  const std::vector<api::Preset>& presets = view.now.presets;
   dim_text("Preset");
   ImGui::PushFont(fonts().small);
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(8), px(5)));
@@ -154,7 +154,7 @@ void ChatSettings::draw_presets(const View& view) {
   ImGui::BeginDisabled(presets.empty());
   ImGui::SetNextItemWidth(arrow);
   if (ImGui::BeginCombo("##presets", "", ImGuiComboFlags_NoPreview | ImGuiComboFlags_PopupAlignLeft)) {
-    for (const core::Preset& preset : presets) {
+    for (const api::Preset& preset : presets) {
       const bool chosen = ImGui::Selectable(preset.name.c_str(), preset.name == preset_);
       record_widget_position(preset.name);
       if (!chosen) continue;
@@ -169,7 +169,7 @@ void ChatSettings::draw_presets(const View& view) {
   ImGui::PopFont();
   tooltip("saved system prompts and sampling settings");
   if (preset_.empty()) return;
-  const bool known = std::ranges::count(presets, preset_, &core::Preset::name) > 0;
+  const bool known = std::ranges::count(presets, preset_, &api::Preset::name) > 0;
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() - px(7));
   if (quiet_button(known ? "overwrite preset" : "save preset")) view.send(intent::SavePreset{preset_});
   if (known) {

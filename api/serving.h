@@ -1,13 +1,13 @@
 // State of the window's server.
 #pragma once
 
-#include "core/view/sequences.h"
+#include "api/sequences.h"
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace ridge::core {
+namespace ridge::api {
 
 struct Serving {
   enum class State : uint8_t { off, starting, on, stopping };
@@ -42,4 +42,4 @@ struct Serving {
   bool operator==(const Serving&) const = default;
 };
 
-} // namespace ridge::core
+} // namespace ridge::api

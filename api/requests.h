@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-namespace ridge::core {
+namespace ridge::api {
 
 struct GpuOptions {
   std::string gpus;            // "0,1"; empty: as few as hold the model
@@ -42,7 +42,7 @@ struct ModelOptions {
 };
 
 struct SamplingOptions {
-  SamplerParams params;
+  core::SamplerParams params;
   std::vector<std::string> chosen; // "top-k"; not overridden by a model's defaults
   int64_t max_tokens = -1;         // -1: until the context is full
   std::vector<std::string> stop;   // stop texts, excluded from the answer
@@ -162,4 +162,4 @@ using JobRequest = std::variant<ConvertRequest, QuantizeRequest, BenchRequest, R
 enum class JobKind : uint8_t { convert, quantize, bench, roofline, pull }; // in the order of JobRequest
 inline JobKind kind_of(const JobRequest& request) { return static_cast<JobKind>(request.index()); }
 
-} // namespace ridge::core
+} // namespace ridge::api

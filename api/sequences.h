@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace ridge::core {
+namespace ridge::api {
 
 struct Sequences {
   enum class State : uint8_t { waiting, reading, writing, preempted }; // preempted: waits to resume
@@ -46,4 +46,4 @@ struct Sequences {
   bool operator==(const Sequences&) const = default;
 };
 
-} // namespace ridge::core
+} // namespace ridge::api

@@ -1,13 +1,13 @@
 // Jobs, for the window.
 #pragma once
 
-#include "core/requests.h"
+#include "api/requests.h"
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace ridge::core {
+namespace ridge::api {
 
 enum class JobState : uint8_t { waiting, running, done, failed, cancelled };
 
@@ -52,4 +52,4 @@ struct JobChoices {
   std::vector<Recipe> recipes;
 };
 
-} // namespace ridge::core
+} // namespace ridge::api

@@ -2,13 +2,13 @@
 // waits.
 #pragma once
 
+#include "api/jobs.h"
+#include "api/pictures.h"
+#include "api/serving.h"
 #include "core/ceiling.h"
 #include "core/ops.h"
 #include "core/sampler.h"
 #include "core/sampling/token_choice.h"
-#include "core/view/jobs.h"
-#include "core/view/pictures.h"
-#include "core/view/serving.h"
 
 #include <cstdint>
 #include <functional>
@@ -19,7 +19,7 @@
 #include <variant>
 #include <vector>
 
-namespace ridge::core {
+namespace ridge::api {
 
 struct AnswerFacts {
   std::string model;
@@ -31,8 +31,8 @@ struct AnswerFacts {
 struct ChatMessage {
   bool user = false;
   std::string text, reasoning;
-  std::string note;                                        // how the answer ended, if unusual
-  std::shared_ptr<const std::vector<TokenChoice>> choices; // of an answer; null: not kept
+  std::string note;                                              // how the answer ended, if unusual
+  std::shared_ptr<const std::vector<core::TokenChoice>> choices; // of an answer; null: not kept
   MessagePictures pictures;
   std::optional<AnswerFacts> facts = std::nullopt;
   std::string call = {};         // "files: read_file({…})"; `text` is the result
@@ -87,7 +87,7 @@ struct FitFacts {
 
 struct Preset {
   std::string name, system;
-  SamplerParams sampling;
+  core::SamplerParams sampling;
   int64_t max_tokens = -1;
 };
 
@@ -127,7 +127,7 @@ struct GpuGauge {
 
 struct Roofs {
   std::string device;
-  std::vector<Ceiling> ceilings;
+  std::vector<core::Ceiling> ceilings;
   double read_bytes_per_s = 0, peak_ops_per_s = 0, ridge_ops_per_byte = 0;
   std::string peak_name;            // name of the ceiling in peak_ops_per_s
   std::vector<std::string> formats; // weight formats that PredictStep accepts
@@ -136,8 +136,8 @@ struct Roofs {
 // Ops of a step in the roofline model, layers summed.
 struct StepRoofline {
   struct Op {
-    std::string name, kind; // "attn_q", or "attn_q attn_k attn_v" if fused
-    OpClass op_class = {};  // of the first op, if fused
+    std::string name, kind;      // "attn_q", or "attn_q attn_k attn_v" if fused
+    core::OpClass op_class = {}; // of the first op, if fused
     std::string shape;
     int64_t count = 0;
     double bytes = 0, flops = 0; // sums over layers, as all below
@@ -258,7 +258,7 @@ struct Snapshot {
   bool listening = false;
   bool keep_choices = false;
   std::string system_prompt;
-  SamplerParams sampling;
+  core::SamplerParams sampling;
   int64_t max_tokens = -1;
   Speed speed;
   KvUse kv;
@@ -353,7 +353,7 @@ struct SetSystemPrompt {
   std::string text;
 };
 struct SetSampling {
-  SamplerParams params;
+  core::SamplerParams params;
   int64_t max_tokens;
 };
 struct OpenModel {
@@ -423,4 +423,4 @@ using Intent =
                  intent::StudyBlock, intent::StudySlice, intent::StartJob, intent::CancelJob, intent::ForgetJob,
                  intent::StartServer, intent::StopServer, intent::AnswerTool>;
 
-} // namespace ridge::core
+} // namespace ridge::api

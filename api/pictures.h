@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace ridge::core {
+namespace ridge::api {
 
 struct Pixels {
   int width = 0, height = 0;
@@ -42,4 +42,4 @@ struct PicturesRead {
   double seconds = 0;
 };
 
-} // namespace ridge::core
+} // namespace ridge::api

@@ -8,7 +8,7 @@
 #include "core/ceiling.h"
 #include "core/ops.h"
 #include "core/sampler.h"
-#include "core/sampling/token_choice.h"
+#include "core/token_choice.h"
 
 #include <cstdint>
 #include <functional>

@@ -4,9 +4,9 @@
 #include "core/error.h"
 #include "core/files/hash.h"
 #include "core/files/read_file.h"
-#include "core/strings/units.h"
-#include "engine/machine.h"
-#include "engine/prefixes/model_key.h"
+#include "core/units.h"
+#include "engine/loading/machine.h"
+#include "engine/loading/model_key.h"
 #include "models/model.h"
 
 #include <fmt/format.h>

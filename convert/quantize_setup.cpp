@@ -5,7 +5,7 @@
 #include "core/files/read_file.h"
 #include "core/strings/closest.h"
 #include "core/strings/printable.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/encode/hessian.h"
 #include "kernels/cuda/executor/executor.h"

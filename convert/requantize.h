@@ -6,7 +6,7 @@
 #include "gguf/imatrix.h"
 #include "gguf/split_writer.h"
 #include "models/recipes.h"
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 #include "quant/error_stats.h"
 
 #include <functional>

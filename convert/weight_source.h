@@ -3,7 +3,7 @@
 
 #include "gguf/writer.h"
 #include "models/adapters/weight_change.h"
-#include "models/planar.h"
+#include "models/file/planar.h"
 
 #include <cstdint>
 #include <memory>

@@ -3,9 +3,9 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "core/json/parse.h"
-#include "core/strings/units.h"
-#include "engine/machine.h"
-#include "engine/prefixes/model_key.h"
+#include "core/units.h"
+#include "engine/loading/machine.h"
+#include "engine/loading/model_key.h"
 #include "text/grammar/json_schema/json_schema.h"
 
 #include <algorithm>

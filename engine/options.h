@@ -3,8 +3,8 @@
 
 #include "api/requests.h"
 #include "core/executor.h"
-#include "engine/loaded_model.h"
-#include "engine/sequences/prefix_cache.h"
+#include "engine/loading/loaded_model.h"
+#include "engine/prefixes/prefix_cache.h"
 #include "text/chat/chat_template.h"
 
 #include <span>

@@ -3,7 +3,7 @@
 
 #include "api/requests.h"
 #include "core/clock.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "measure/bench_plan.h"
 #include "measure/bench_row.h"
 

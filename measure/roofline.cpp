@@ -1,7 +1,7 @@
 #include "measure/roofline.h"
 
 #include "core/error.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "kernels/cuda/executor/executor.h"
 #include "models/model.h"
 #include "models/synthetic.h"

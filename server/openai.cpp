@@ -2,8 +2,8 @@
 
 #include "core/error.h"
 #include "engine/calls/call_constraint.h"
-#include "server/api_error.h"
 #include "server/chat_messages.h"
+#include "server/json/api_error.h"
 #include "server/requests/sampling_fields.h"
 
 #include <algorithm>

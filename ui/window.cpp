@@ -1,8 +1,8 @@
 #include "ui/window_impl.h"
 
 #include "core/error.h"
-#include "ui/gl.h"
 #include "ui/png.h"
+#include "ui/widgets/gl.h"
 #include "ui/widgets/glyphs.h"
 #include "ui/widgets/picture_paths.h"
 #include "ui/widgets/places.h"

@@ -1,8 +1,8 @@
 // Panel list, status line, errors, help.
-#include "core/strings/units.h"
-#include "ui/markdown/text_layout.h"
+#include "core/units.h"
 #include "ui/widgets/icons.h"
 #include "ui/widgets/places.h"
+#include "ui/widgets/text_layout.h"
 #include "ui/widgets/widgets.h"
 #include "ui/window_impl.h"
 

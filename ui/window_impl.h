@@ -4,7 +4,7 @@
 #include "ui/dialogs/file_dialog.h"
 #include "ui/dialogs/load_settings.h"
 #include "ui/dialogs/tool_question.h"
-#include "ui/layout.h"
+#include "ui/panels/layout.h"
 #include "ui/panels/panel.h"
 #include "ui/window.h"
 

@@ -10,7 +10,7 @@
 #include "app/report/picture_report.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
-#include "engine/fit/kept_ways.h"
+#include "engine/loading/kept_ways.h"
 #include "engine/options.h"
 #include "gguf/writer.h"
 #include "kernels/cuda/executor/executor.h"

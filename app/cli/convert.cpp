@@ -4,7 +4,7 @@
 #include "app/terminal/terminal.h"
 #include "convert/import/import.h"
 #include "core/clock.h"
-#include "engine/machine.h"
+#include "engine/loading/machine.h"
 #include "models/model.h"
 
 #include <fmt/format.h>

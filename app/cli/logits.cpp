@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "engine/adapters/adapters.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "engine/options.h"
 #include "engine/pictures/open_pictures.h"
 #include "engine/pictures/picture_prompt.h"

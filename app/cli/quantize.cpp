@@ -12,8 +12,8 @@
 #include "core/error.h"
 #include "core/files/atomic_file.h"
 #include "core/strings/printable.h"
-#include "core/strings/units.h"
-#include "engine/machine.h"
+#include "core/units.h"
+#include "engine/loading/machine.h"
 #include "kernels/cuda/executor/executor.h"
 #include "models/model.h"
 

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/files/atomic_file.h"
 #include "core/files/read_file.h"
-#include "engine/machine.h"
+#include "engine/loading/machine.h"
 #include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/microbench/ladder.h"
 

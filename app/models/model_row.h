@@ -3,7 +3,7 @@
 
 #include "api/requests.h"
 #include "api/snapshot.h"
-#include "engine/fit/fit.h"
+#include "engine/loading/fit.h"
 #include "hub/local_models.h"
 
 #include <optional>

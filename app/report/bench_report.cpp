@@ -3,9 +3,9 @@
 #include "app/report/report.h"
 #include "app/report/table.h"
 #include "app/terminal/terminal.h"
-#include "core/strings/units.h"
 #include "core/strings/utf8.h"
-#include "engine/machine.h"
+#include "core/units.h"
+#include "engine/loading/machine.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,7 +1,7 @@
 #include "app/report/bench_share.h"
 
-#include "core/strings/units.h"
-#include "engine/machine.h"
+#include "core/units.h"
+#include "engine/loading/machine.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -3,7 +3,7 @@
 #include "app/report/report.h"
 #include "app/report/table.h"
 #include "app/terminal/terminal.h"
-#include "engine/machine.h"
+#include "engine/loading/machine.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

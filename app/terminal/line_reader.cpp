@@ -1,7 +1,7 @@
 #include "app/terminal/line_reader.h"
 
+#include "app/terminal/markdown/word_wrap.h"
 #include "app/terminal/terminal.h"
-#include "app/terminal/word_wrap.h"
 #include "core/files/private_folder.h"
 #include "core/files/xdg.h"
 #include "core/strings/utf8.h"

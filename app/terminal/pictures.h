@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api/requests.h"
-#include "engine/conversation.h"
+#include "engine/chat/conversation.h"
 
 #include <string>
 #include <string_view>

@@ -3,8 +3,8 @@
 #include "app/jobs.h"
 #include "app/terminal/streams.h"
 #include "core/strings/base64.h"
-#include "core/strings/units.h"
 #include "core/strings/utf8.h"
+#include "core/units.h"
 
 #include <fmt/format.h>
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "app/terminal/markdown/markdown_stream.h"
-#include "app/terminal/word_wrap.h"
-#include "engine/loaded_model.h"
+#include "app/terminal/markdown/word_wrap.h"
+#include "engine/loading/loaded_model.h"
 
 #include <atomic>
 #include <chrono>

@@ -2,9 +2,9 @@
 #include "app/models/model_row.h"
 #include "app/window/loaded.h"
 #include "app/window/presets.h"
-#include "app/window/window_words.h"
+#include "app/window_words.h"
 #include "core/error.h"
-#include "engine/fit/fit.h"
+#include "engine/loading/fit.h"
 #include "measure/peaks/kept_peaks.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "app/window/loaded.h"
 #include "app/window/step_roofline.h"
 #include "core/error.h"
-#include "engine/machine.h"
+#include "engine/loading/machine.h"
 #include "kernels/cuda/executor/executor.h"
 #include "measure/peaks/kept_peaks.h"
 

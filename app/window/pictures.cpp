@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "core/files/sha256.h"
 #include "core/strings/printable.h"
-#include "media/resize.h"
+#include "media/pictures/resize.h"
 
 #include <fmt/format.h>
 

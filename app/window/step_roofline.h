@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api/snapshot.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "measure/profile_report.h"
 #include "measure/roofline_report.h"
 

@@ -5,7 +5,7 @@
 #include "core/half.h"
 #include "quant/bit_layout.h"
 #include "quant/code_map.h"
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 #include "quant/error_stats.h"
 
 #include <fmt/format.h>

@@ -12,7 +12,7 @@
 #include "app/window/window_server.h"
 #include "app/window/worker.h"
 #include "core/clock.h"
-#include "engine/conversation.h"
+#include "engine/chat/conversation.h"
 #include "engine/options.h"
 #include "engine/pictures/picture_shelf.h"
 #include "measure/roofline_report.h"

@@ -1,10 +1,10 @@
 #include "app/window/window_server.h"
 
 #include "app/window/model_facts.h"
-#include "core/cache/rings.h"
 #include "core/error.h"
+#include "core/rings.h"
+#include "server/models/service.h"
 #include "server/server.h"
-#include "server/service.h"
 
 #include <fmt/format.h>
 

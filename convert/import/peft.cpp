@@ -1,16 +1,16 @@
 #include "convert/import/peft.h"
 
-#include "convert/import/config.h"
+#include "convert/import/config/config.h"
+#include "convert/import/config/names.h"
 #include "convert/import/matrices/matrix.h"
-#include "convert/import/names.h"
-#include "convert/import/rows.h"
+#include "convert/import/matrices/rows.h"
 #include "core/error.h"
 #include "core/files/mapped_file.h"
 #include "core/strings/printable.h"
 #include "gguf/safetensors.h"
 #include "gguf/writer.h"
 #include "models/adapters/adapter_file.h"
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // Caches call rules with the states of their grammars, since making them may take longer than starting an answer.
 #pragma once
 
-#include "core/cache/lru_cache.h"
+#include "core/lru_cache.h"
 #include "engine/calls/call_constraint.h"
 
 namespace ridge::engine {

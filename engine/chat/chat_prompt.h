@@ -1,7 +1,7 @@
 // Converts messages to the tokens of a prompt.
 #pragma once
 
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "text/chat/chat_template.h"
 
 #include <nlohmann/json.hpp>

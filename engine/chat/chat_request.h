@@ -2,13 +2,13 @@
 #pragma once
 
 #include "api/requests.h"
-#include "engine/answer_text.h"
 #include "engine/calls/call_rules_cache.h"
+#include "engine/chat/answer_text.h"
 #include "engine/chat/chat_prompt.h"
 #include "engine/chat/known_text.h"
-#include "engine/constraint.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "engine/pictures/text_pictures.h"
+#include "engine/sequences/constraint.h"
 #include "text/chat/chat_shape.h"
 #include "text/chat/chat_template.h"
 #include "text/grammar/grammar_cache.h"

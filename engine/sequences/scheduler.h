@@ -8,10 +8,10 @@
 
 #include "api/sequences.h"
 #include "core/executor.h"
-#include "engine/sequences/prefix_cache.h"
+#include "engine/prefixes/prefix_cache.h"
+#include "engine/prefixes/stream_cache.h"
 #include "engine/sequences/prompt_share.h"
 #include "engine/sequences/sequence.h"
-#include "engine/sequences/stream_cache.h"
 #include "engine/sequences/turns.h"
 #include "engine/speculation/speculator.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/sampler.h"
-#include "core/sampling/token_choice.h"
+#include "core/token_choice.h"
 #include "engine/diffusion/canvas.h"
 #include "engine/pictures/text_pictures.h"
 #include "engine/prefixes/prefix_store.h"

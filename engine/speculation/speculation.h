@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api/requests.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "engine/speculation/speculator.h"
 
 #include <memory>

@@ -1,7 +1,7 @@
 // Attention: projections, norms, rope, cache, gate, output.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
-#include "models/rope.h"
+#include "models/blocks/rope.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,11 +6,10 @@
 
 #include "core/program.h"
 #include "gguf/gguf.h"
+#include "models/blocks/rope.h"
 #include "models/blocks/specs.h"
-#include "models/hparams.h"
-#include "models/model.h"
-#include "models/planar.h"
-#include "models/rope.h"
+#include "models/file/hparams.h"
+#include "models/file/planar.h"
 
 #include <fmt/format.h>
 

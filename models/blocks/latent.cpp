@@ -5,7 +5,7 @@
 // have attn_kv_b, k_b and v_b interleaved per head, from which k_b is decoded and transposed here.
 #include "core/error.h"
 #include "models/blocks/blocks.h"
-#include "models/rope.h"
+#include "models/blocks/rope.h"
 
 #include <cmath>
 

@@ -1,13 +1,13 @@
 // POST /completion and /infill (llama.cpp).
-#include "server/api_error.h"
 #include "server/chat_messages.h"
+#include "server/json/api_error.h"
+#include "server/json/reply.h"
 #include "server/llamacpp/line_guard.h"
-#include "server/llamacpp/settings.h"
 #include "server/openai.h"
-#include "server/reply.h"
 #include "server/requests/fill.h"
 #include "server/requests/request_fields.h"
 #include "server/routes.h"
+#include "server/settings.h"
 
 #include <algorithm>
 #include <memory>

@@ -2,10 +2,10 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "engine/machine.h"
+#include "engine/loading/machine.h"
 #include "kernels/cuda/executor/executor.h"
-#include "server/requests/errors.h"
-#include "server/service.h"
+#include "server/json/errors.h"
+#include "server/models/service.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,16 +1,16 @@
 #include "server/models/served_model.h"
 
-#include "core/cache/rings.h"
+#include "core/rings.h"
 #include "engine/adapters/adapters.h"
 #include "engine/embedder.h"
-#include "engine/fit/fit.h"
+#include "engine/loading/fit.h"
+#include "engine/loading/model_key.h"
 #include "engine/options.h"
-#include "engine/prefixes/model_key.h"
 #include "engine/sampling_defaults.h"
 #include "engine/speculation/speculation.h"
-#include "server/embeddings/embedding_service.h"
-#include "server/reranking/rerank_service.h"
-#include "server/service.h"
+#include "server/models/embedding_service.h"
+#include "server/models/rerank_service.h"
+#include "server/models/service.h"
 
 #include <algorithm>
 #include <set>

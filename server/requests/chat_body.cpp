@@ -1,7 +1,7 @@
 #include "server/requests/chat_body.h"
 
 #include "engine/options.h"
-#include "server/api_error.h"
+#include "server/json/api_error.h"
 
 #include <utility>
 

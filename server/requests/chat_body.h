@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api/requests.h"
-#include "server/fields.h"
+#include "server/json/fields.h"
 
 namespace ridge::server {
 

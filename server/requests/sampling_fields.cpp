@@ -1,7 +1,7 @@
 #include "server/requests/sampling_fields.h"
 
 #include "core/error.h"
-#include "server/api_error.h"
+#include "server/json/api_error.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // Unseen questions (models/guide/questions.json) and facts in the guide's answers, which perplexity does not measure.
 #include "app/support.h"
-#include "engine/conversation.h"
+#include "engine/chat/conversation.h"
 #include "engine/speculation/head_drafter.h"
 #include "engine/speculation/speculation.h"
 

@@ -1,5 +1,5 @@
 // Prompts: only the template's text becomes control tokens, and tokens of earlier turns are kept.
-#include "engine/conversation.h"
+#include "engine/chat/conversation.h"
 
 #include "core/error.h"
 #include "support/temporary_folder.h"

@@ -1,6 +1,6 @@
 // The canvas schedule, and a model compared with a calculation.
 #include "core/error.h"
-#include "engine/answer.h"
+#include "engine/chat/answer.h"
 #include "engine/diffusion/canvas.h"
 #include "engine/speculation/speculation.h"
 #include "kernels/cpu/executor/executor.h"

@@ -1,5 +1,5 @@
 // Compares `fit` with executors' memory; placement of layers.
-#include "engine/fit/fit.h"
+#include "engine/loading/fit.h"
 
 #include "core/error.h"
 #include "engine/speculation/speculation.h"

@@ -1,7 +1,7 @@
 // Request bodies for every route must give an answer or an error. The executor computes nothing.
 #include "core/error.h"
 #include "engine/options.h"
-#include "server/api_error.h"
+#include "server/json/api_error.h"
 #include "server/routes.h"
 #include "support/history_model.h"
 

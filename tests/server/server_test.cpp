@@ -1,6 +1,6 @@
 // The guide's endpoint compared with a session.
 #include "core/error.h"
-#include "engine/conversation.h"
+#include "engine/chat/conversation.h"
 #include "engine/sampling_defaults.h"
 #include "support/http/endpoint.h"
 #include "support/http/socket.h"

@@ -2,7 +2,7 @@
 #include "app/window/window_engine.h"
 #include "support/temporary_folder.h"
 #include "ui/driver.h"
-#include "ui/layout.h"
+#include "ui/panels/layout.h"
 #include "ui/window.h"
 
 #include <algorithm>

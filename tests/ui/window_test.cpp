@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "support/temporary_folder.h"
 #include "ui/driver.h"
-#include "ui/layout.h"
+#include "ui/panels/layout.h"
 #include "ui/window.h"
 
 #include <doctest/doctest.h>

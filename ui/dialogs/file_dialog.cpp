@@ -1,7 +1,7 @@
 #include "ui/dialogs/file_dialog.h"
 
 #include "core/strings/lower.h"
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/widgets/picture_paths.h"
 #include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"

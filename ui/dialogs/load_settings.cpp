@@ -1,7 +1,7 @@
 #include "ui/dialogs/load_settings.h"
 
 #include "core/kv_type.h"
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
 

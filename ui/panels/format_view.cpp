@@ -1,6 +1,6 @@
 #include "ui/panels/format_view.h"
 
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/widgets/widgets.h"
 
 #include <fmt/format.h>

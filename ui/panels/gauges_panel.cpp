@@ -1,5 +1,5 @@
 // Speed compared with the machine's limits.
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/widgets.h"
 

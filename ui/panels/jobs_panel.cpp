@@ -1,5 +1,5 @@
 // Form, list, progress and results of jobs.
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/panels/frontier_plot.h"
 #include "ui/panels/job_form.h"
 #include "ui/panels/panel.h"

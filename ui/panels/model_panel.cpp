@@ -1,5 +1,5 @@
 // The content of the model's file.
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/widgets.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api/snapshot.h"
-#include "ui/layout.h"
+#include "ui/panels/layout.h"
 #include "ui/widgets/icons.h"
 
 #include <functional>

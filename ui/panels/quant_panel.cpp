@@ -1,8 +1,8 @@
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/panels/block_view.h"
 #include "ui/panels/format_view.h"
+#include "ui/panels/heat_map.h"
 #include "ui/panels/panel.h"
-#include "ui/widgets/heat_map.h"
 #include "ui/widgets/widgets.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // A step's ops under the roofs, measured or predicted.
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/panels/panel.h"
 #include "ui/panels/roofline_plot.h"
 #include "ui/widgets/widgets.h"

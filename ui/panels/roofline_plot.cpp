@@ -1,6 +1,6 @@
 #include "ui/panels/roofline_plot.h"
 
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
 

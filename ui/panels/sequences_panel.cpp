@@ -1,5 +1,5 @@
 // Sequences, cache use and prefix tree of the conversation or server.
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/widgets.h"
 

@@ -1,5 +1,5 @@
 // The server's switch, memory, slots and requests.
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/markdown/markdown_view.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/widgets.h"

@@ -1,6 +1,6 @@
 #include "ui/widgets/textures.h"
 
-#include "ui/gl.h"
+#include "ui/widgets/gl.h"
 
 #include <cstdint>
 #include <map>

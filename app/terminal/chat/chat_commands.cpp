@@ -14,7 +14,7 @@
 #include "core/strings/base64.h"
 #include "core/strings/closest.h"
 #include "core/strings/printable.h"
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "engine/pictures/message_pictures.h"
 #include "engine/sampling_defaults.h"
 #include "media/medium.h"

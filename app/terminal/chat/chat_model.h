@@ -4,8 +4,8 @@
 
 #include "api/requests.h"
 #include "app/mcp/toolbox.h"
-#include "engine/answer.h"
-#include "engine/conversation.h"
+#include "engine/chat/answer.h"
+#include "engine/chat/conversation.h"
 #include "engine/sequences/session.h"
 #include "text/chat/chat_template.h"
 

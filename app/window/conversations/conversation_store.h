@@ -4,7 +4,7 @@
 
 #include "api/snapshot.h"
 #include "app/window/conversations/kept_pictures.h"
-#include "engine/conversation.h"
+#include "engine/chat/conversation.h"
 
 #include <optional>
 #include <string>

@@ -6,7 +6,7 @@
 #include "core/files/read_file.h"
 #include "core/files/sha256.h"
 #include "core/strings/printable.h"
-#include "media/picture.h"
+#include "media/pictures/picture.h"
 
 #include <algorithm>
 #include <filesystem>

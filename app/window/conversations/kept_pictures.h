@@ -3,7 +3,7 @@
 #pragma once
 
 #include "api/pictures.h"
-#include "engine/conversation.h"
+#include "engine/chat/conversation.h"
 
 #include <cstddef>
 #include <map>

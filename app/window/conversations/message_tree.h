@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api/snapshot.h"
-#include "engine/conversation.h"
+#include "engine/chat/conversation.h"
 
 #include <cstddef>
 #include <vector>

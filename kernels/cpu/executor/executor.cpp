@@ -1,7 +1,7 @@
 #include "kernels/cpu/executor/executor.h"
 
-#include "core/cache/rings.h"
 #include "core/parallel/communicator.h"
+#include "core/rings.h"
 #include "kernels/cpu/executor/lowering.h"
 #include "kernels/cpu/executor/threads.h"
 #include "kernels/cpu/formats/byte_dots.h"

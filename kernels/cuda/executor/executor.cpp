@@ -1,7 +1,7 @@
 #include "kernels/cuda/executor/executor_class.h"
 
 #include "core/error.h"
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "kernels/cuda/executor/device_limits.h"
 #include "kernels/cuda/ops/rows/take_rows.h"
 

@@ -1,7 +1,7 @@
 // The class behind make_cuda_executor. executor.cpp has batches, decoding.cpp choices on the device.
 #pragma once
 
-#include "core/cache/rings.h"
+#include "core/rings.h"
 #include "kernels/cuda/cache/pinned_blocks.h"
 #include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/executor/launches.h"

@@ -1,6 +1,6 @@
 // Message versions, search, export in the window's engine.
 #include "app/support.h"
-#include "app/window/window_words.h"
+#include "app/window_words.h"
 #include "core/error.h"
 #include "support/watched_engine.h"
 

@@ -1,6 +1,6 @@
 #include "ui/panels/chat/chat_settings.h"
 
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
 

@@ -1,6 +1,6 @@
 #include "ui/panels/chat/message_list.h"
 
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/panels/chat/token_tooltip.h"
 #include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"

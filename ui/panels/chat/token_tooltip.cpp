@@ -1,6 +1,6 @@
 #include "ui/panels/chat/token_tooltip.h"
 
-#include "ui/markdown/text_layout.h"
+#include "ui/widgets/text_layout.h"
 #include "ui/widgets/widgets.h"
 
 #include <fmt/format.h>

@@ -56,19 +56,17 @@ class Bench {
     row.streams = setting_.streams;
     const core::Sampler sampler({.seed = 1}, model_.program.vocab);
     measure(std::move(row), depth, [&] {
-      step(depth);
-      core::Executor& executor = *model_.executor;
-      const bool decoding =
-          setting_.streams == 1 && executor.start_decoding(sampler, static_cast<int32_t>(depth + 1), 0);
+      const bool decoding = begin_chain(depth, sampler);
       for (int64_t i = 1; i < count; ++i) {
         if (!decoding) {
           step(depth + i);
           continue;
         }
-        executor.next_token(true);
+        submit_chosen(depth + i);
+        model_.executor->wait();
         add_step(1, depth + i);
       }
-      if (decoding) executor.next_token(false);
+      if (decoding) model_.executor->wait();
     });
   }
 
@@ -103,9 +101,8 @@ class Bench {
     measure(row, depth, [&] {
       text_.assign(depth + 1, 0);
       speculator.resume(text_);
-      step(depth);
+      const bool decoding = begin_chain(depth, sampler);
       pass_hidden_rows(speculator, depth, 1);
-      const bool decoding = model_.executor->start_decoding(sampler, static_cast<int32_t>(depth + 1), 0);
       bool token_pending = decoding; // a token is still due
       int64_t done = 1;
       while (done < count || token_pending) {
@@ -113,7 +110,8 @@ class Bench {
         const double start = steps_.clock();
         if (token_pending) {
           token_pending = guesses == 0 && done < count;
-          model_.executor->next_token(token_pending);
+          if (token_pending) submit_chosen(depth + done);
+          model_.executor->wait();
           pass_hidden_rows(speculator, depth + done - 1, 1);
           if (!token_pending) continue;
           speculator.record_step_time(1, steps_.clock() - start);
@@ -140,7 +138,7 @@ class Bench {
     if (guesses > 0) speculator.draft();
     const double start = steps_.clock();
     evaluate_draft(guesses, position, decoding);
-    if (decoding) model_.executor->chosen_tokens();
+    if (decoding) model_.executor->wait();
     speculator.record_step_time(guesses + 1, steps_.clock() - start);
     int64_t good = 0;
     std::bernoulli_distribution is_right(right);
@@ -174,7 +172,7 @@ class Bench {
     std::iota(outputs.begin(), outputs.end(), 0);
     model_.executor->load_state(0, {}, position); // discards rejected drafts
     if (choose)
-      model_.executor->decode_guesses(tokens, guesses, static_cast<int32_t>(position));
+      model_.executor->submit({tokens, positions, {}, outputs}, {.chain = core::Chain::resume, .guesses = guesses});
     else
       model_.executor->forward({tokens, positions, {}, outputs});
   }
@@ -233,13 +231,30 @@ class Bench {
                         row.read_bytes_per_second);
   }
 
-  void step(int64_t position) {
+  // A step of each stream. Returns whether the executor chooses the only one's next tokens.
+  bool begin_chain(int64_t position, const core::Sampler& sampler) {
+    const bool chains = setting_.streams == 1 && model_.executor->can_chain(sampler.params());
+    step(position, chains ? &sampler : nullptr);
+    return chains;
+  }
+  // Evaluates the token that the last batch chooses.
+  void submit_chosen(int64_t position) {
+    const auto at = static_cast<int32_t>(position), zero = 0;
+    model_.executor->submit({{&core::kChosenToken, 1}, {&at, 1}, {}, {&zero, 1}}, {.chain = core::Chain::resume});
+  }
+
+  // With a sampler, its choice is waited for later.
+  void step(int64_t position, const core::Sampler* sampler = nullptr) {
     const int64_t n = setting_.streams;
     const std::vector<int32_t> tokens = random_tokens(n), positions(n, static_cast<int32_t>(position));
     std::vector<int32_t> streams(n);
     std::iota(streams.begin(), streams.end(), 0);
     for (const int32_t stream : streams) model_.executor->load_state(stream, {}, position);
-    model_.executor->forward({tokens, positions, streams, streams});
+    const core::Batch batch{tokens, positions, streams, streams};
+    if (sampler)
+      model_.executor->submit(batch, {.samplers = {&sampler, 1}, .chain = core::Chain::begin});
+    else
+      model_.executor->forward(batch);
     cost_ += core::program_cost(model_.program, step_at(n, position, n, n));
     advance(n);
   }

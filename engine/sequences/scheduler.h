@@ -146,7 +146,7 @@ class Scheduler {
 
   void evaluate(std::span<const Piece> pieces);
   void describe_prompt(const Piece& piece, int64_t output);
-  std::vector<int32_t> choose_by_executor(std::span<const Piece> pieces);
+  std::vector<const core::Sampler*> samplers_of(std::span<const Piece> pieces) const;
   void count_step(double seconds, double bytes);
   void choose(const Piece& piece, int64_t output, std::span<const int32_t> chosen = {});
   int32_t sample(Sequence& sequence, int64_t output, std::optional<core::TokenChoice>& choice);
@@ -166,7 +166,7 @@ class Scheduler {
   void attach_speculator(Stream& stream);
   void pass_hidden_rows(int32_t stream, int64_t first, const Sequence& sequence, int64_t end, int64_t count);
   bool has_other_work() const;
-  bool start_decoding(const Stream& stream);
+  bool can_decode(const Piece& piece);
   void await();
   void decode(const Piece& piece);
   int64_t draft_length(const Stream& stream, int64_t known, int64_t most);

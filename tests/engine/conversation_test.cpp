@@ -21,7 +21,8 @@ class Scripted final : public core::Executor {
     config_.max_batch = 64;
     config_.max_outputs = 1;
   }
-  void forward(const core::Batch& batch) override { evaluated += std::ssize(batch.tokens); }
+  void submit(const core::Batch& batch, const core::Choosing&) override { evaluated += std::ssize(batch.tokens); }
+  std::span<const int32_t> wait() override { return {}; }
   std::span<const float> logits(int64_t) override {
     std::ranges::fill(logits_, 0.0f);
     logits_[static_cast<size_t>(script.at(next++))] = 10;

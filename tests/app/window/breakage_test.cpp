@@ -53,10 +53,11 @@ std::string copy_of_tiny(const tests::TemporaryFolder& folder) {
 class Vanishing : public core::Executor {
  public:
   Vanishing(std::unique_ptr<core::Executor> inner, std::atomic<bool>& gone) : inner_(std::move(inner)), gone_(gone) {}
-  void forward(const core::Batch& batch) override {
+  void submit(const core::Batch& batch, const core::Choosing& choosing) override {
     if (gone_) throw kernels::cuda::DeviceFailed("CUDA: cudaGraphLaunch failed: device is lost");
-    inner_->forward(batch);
+    inner_->submit(batch, choosing);
   }
+  std::span<const int32_t> wait() override { return inner_->wait(); }
   std::span<const float> logits(int64_t i) override { return inner_->logits(i); }
   const core::ExecutorConfig& config() const override { return inner_->config(); }
   std::string_view description() const override { return "a GPU"; }

@@ -18,19 +18,19 @@ static void build(Builder& b) {
   Builder::Model model = {
       .mixer =
           [&](ValueId x, int64_t il) {
-            if (!h.has_attention(il)) return b.mamba2(x, il);
+            if (!h.has_attention(il)) return blocks::mamba2(b, x, il);
             AttentionSpec spec = attention;
             if (spec.sinks) {
               spec.window = h.slides(il, 0) ? h.get_int("attention.sliding_window") : 0;
               if (h.layer_int("attention.rope_pattern", il, 1) == 0) spec.rope = Rope::none;
             }
-            return b.attention(x, il, spec);
+            return blocks::attention(b, x, il, spec);
           },
       .ffn =
           [&](ValueId x, int64_t il) {
             return h.experts() == 0
-                       ? b.ffn(x, il)
-                       : b.experts(x, il, {.normalize = true, .gate = core::Gate::softmax, .shared = true});
+                       ? blocks::ffn(b, x, il)
+                       : blocks::experts(b, x, il, {.normalize = true, .gate = core::Gate::softmax, .shared = true});
           },
       .scaled = true};
   if (minicpm) {

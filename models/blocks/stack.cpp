@@ -87,7 +87,7 @@ ValueId Builder::layer(const Model& model, ValueId x, int64_t il, bool gathers) 
   const auto block_input = [&](ValueId streams, const std::string& tensor) {
     if (model.hyper_connections == HyperConnections::none) return streams;
     ValueId input;
-    std::tie(input, gates) = hyper_input(model.hyper_connections, streams, tensor);
+    std::tie(input, gates) = blocks::hyper_input(*this, model.hyper_connections, streams, tensor);
     return input;
   };
   const auto join = [&](ValueId stream, ValueId block, const std::string& name) {
@@ -136,7 +136,7 @@ void Builder::build(const Model& model) {
   if (model.learns_positions) x = add(x, embed_positions(), "position_add");
   if (model.begin) x = model.begin(x);
   const bool has_streams = model.hyper_connections != HyperConnections::none;
-  if (has_streams) x = hyper_begin(x);
+  if (has_streams) x = blocks::hyper_begin(*this, x);
   const int64_t layers = model.layers.value_or(hparams_.layers());
   // The last feed-forward part processes only tokens with wanted logits, unless draft heads need all.
   const bool all_to_end = keeps_hidden_ || model.ffn_has_state || (taken_ && taken_->last_layer() == layers);
@@ -146,7 +146,7 @@ void Builder::build(const Model& model) {
   }
   take_row(x, layers);
   if (all_to_end && !keeps_hidden_) x = gather(x);
-  if (has_streams) x = hyper_end(model.hyper_connections, x);
+  if (has_streams) x = blocks::hyper_end(*this, model.hyper_connections, x);
   end(model, x, std::string(model.output_norm));
 }
 
@@ -174,7 +174,7 @@ void Builder::refuse_drafts() const {
 }
 
 void Builder::transformer(const AttentionSpec& spec, const Block& ffn) {
-  build({.mixer = [&](ValueId x, int64_t il) { return attention(x, il, spec); }, .ffn = ffn});
+  build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(*this, x, il, spec); }, .ffn = ffn});
 }
 
 } // namespace ridge::models

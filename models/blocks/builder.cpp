@@ -1,7 +1,8 @@
-#include "models/blocks/blocks.h"
+#include "models/blocks/builder.h"
 
 #include "core/error.h"
 #include "core/strings/printable.h"
+#include "models/blocks/blocks.h"
 
 #include <cmath>
 #include <cstring>
@@ -156,7 +157,7 @@ WeightId Builder::integers(const std::string& name, std::span<const int32_t> val
   return add_weight({name, core::kOrderType, std::ssize(values), 1, 1, std::ssize(*owned), owned->data(), owned});
 }
 
-WeightId Builder::repeated(const std::string& name, int64_t count, int64_t times) {
+WeightId Builder::repeated_ids(const std::string& name, int64_t count, int64_t times) {
   core::Weight factors = tensor_weight(name, 1, count, 1);
   require_f32(factors);
   auto copy = std::make_shared<std::vector<std::byte>>();
@@ -249,7 +250,7 @@ ValueId Builder::group_norm(ValueId x, const std::string& tensor, int64_t group,
   const int64_t width = own || factors ? width_of(x) : group;
   std::vector<WeightId> vectors;
   if (factors)
-    vectors.push_back(repeated(name, groups, group));
+    vectors.push_back(repeated_ids(name, groups, group));
   else
     vectors.push_back(bare_norms_ && !weights ? constant(name, width, 1) : flat_vector(name, width));
   const bool centered = kind == NormKind::layer;
@@ -354,7 +355,8 @@ void Builder::refuse_unused_tensors() const {
 }
 
 core::Program Builder::finish() && {
-  while (std::ssize(program_.kv_layers) < shared_caches_) program_.kv_layers.push_back(encoded_cache(0));
+  while (std::ssize(program_.kv_layers) < shared_.encoded_caches)
+    program_.kv_layers.push_back(blocks::encoded_cache(*this, 0));
   if ((keeps_hidden_ || taken_) && program_.hidden < 0) refuse_drafts();
   if (program_.has_token_coordinates && std::ranges::any_of(program_.ops, [](const core::Op& op) {
         const bool by_token = op.kind == OpKind::route && op.weights.size() > 2;

@@ -1,4 +1,4 @@
-// Plans models on several GPUs (engine/ranks/).
+// Plans models on several GPUs (ranks.h).
 #pragma once
 
 #include "engine/loading/fit.h"

@@ -121,8 +121,8 @@ enum class Chain : uint8_t {
 struct Choosing {
   std::span<const Sampler* const> samplers = {}; // per output; null: the host samples. Empty: no choice
   Chain chain = Chain::none;
-  // Of a resumed chain: how many of the last tokens are guesses, all preceding tokens being waited for. Outputs are the
-  // last known token and the guesses; a token is chosen after that token and after each right guess.
+  // How many of the last tokens are guesses, for a resumed chain whose tokens were all waited for. Outputs are the last
+  // known token and the guesses; a token is chosen after that token and after each right guess.
   int64_t guesses = 0;
 };
 // The only token of a resumed chain's batch: the last one chosen, which the host need not know.

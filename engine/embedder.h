@@ -3,16 +3,37 @@
 
 #include "api/requests.h"
 #include "engine/loading/loaded_model.h"
-#include "engine/pooling.h"
+#include "gguf/gguf.h"
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace ridge::engine {
+
+enum class Pooling : uint8_t {
+  none, // one vector per token
+  mean,
+  cls,
+  last,
+};
+
+// Throws a usage Error for unknown names.
+Pooling pooling_of_name(std::string_view name);
+
+// Reads ARCHITECTURE.pooling_type, if present. For a reranker it is the scored token, first or last. Throws Error for
+// unknown values.
+std::optional<Pooling> pooling_of_file(const gguf::File& file);
+
+// rows: [tokens, width], at least one.
+std::vector<float> pooled(std::span<const float> rows, int64_t width, Pooling pooling);
+
+// Scales to length 1; zeros stay zeros.
+void normalize(std::span<float> vector);
 
 // True if the architecture has no output matrix or the file names a pooling.
 bool is_embedding_model(const gguf::File& file, const core::Program& program);

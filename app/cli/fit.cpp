@@ -8,7 +8,7 @@
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/units.h"
-#include "engine/pictures/fit_pictures.h"
+#include "engine/pictures/open_pictures.h"
 #include "engine/pictures/picture_reader.h"
 #include "engine/speculation/speculation.h"
 #include "kernels/cuda/executor/executor.h"

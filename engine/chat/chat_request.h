@@ -2,24 +2,76 @@
 #pragma once
 
 #include "api/requests.h"
-#include "engine/calls/call_rules_cache.h"
+#include "core/lru_cache.h"
+#include "engine/calls/call_constraint.h"
 #include "engine/chat/answer_text.h"
-#include "engine/chat/chat_prompt.h"
-#include "engine/chat/known_text.h"
 #include "engine/loading/loaded_model.h"
 #include "engine/pictures/text_pictures.h"
 #include "engine/sequences/constraint.h"
 #include "text/chat/chat_shape.h"
 #include "text/chat/chat_template.h"
 #include "text/grammar/grammar_cache.h"
+#include "text/jinja/tainted_text.h"
+#include "text/tokenizer/tokenizer.h"
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace ridge::engine {
+
+// Caches call rules with the states of their grammars, since making them may take longer than starting an answer.
+class CallRulesCache {
+ public:
+  static constexpr size_t kMaxBytes = 128u << 20; // evicts the least recently used
+
+  // Returns what make_call_rules() returns. All calls must use the same format, template and tokenizer. Thread-safe.
+  std::shared_ptr<const CallRules> get(const CallFormat& format, const text::ChatTemplate& chat_template,
+                                       const ToolUse& use, const text::Tokenizer& tokenizer, std::string_view prompt,
+                                       const nlohmann::ordered_json& answer_schema, bool begun);
+
+ private:
+  core::LruCache<CallRules> rules_{kMaxBytes};
+};
+
+using Json = nlohmann::ordered_json;
+
+bool is_role(const Json& message, const char* role);
+
+// Fills in the options' BOS and EOS texts. Throws Error if the template refuses.
+text::jinja::TaintedText render_chat(const LoadedModel& model, const text::ChatTemplate& chat_template,
+                                     const Json& messages, text::ChatOptions options);
+
+// Only the template yields control tokens: "<|im_end|>" in a message is ordinary text.
+std::vector<int32_t> chat_tokens(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& prompt);
+
+// Remembers the tokens of earlier text: tokenizing the answer again could give other tokens, and lose the cache from
+// there on.
+class KnownText {
+ public:
+  KnownText() = default;
+  // `answer` includes markers. Drops a final end token, since templates write the end of a turn.
+  KnownText(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& prompt, std::string_view answer,
+            std::span<const int32_t> tokens);
+
+  // Also compares which bytes are data: a message that spells out earlier turns does not get their tokens.
+  bool begins(const text::jinja::TaintedText& prompt) const;
+  std::vector<int32_t> continued(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& prompt) const;
+  size_t size() const { return text_.size(); }
+
+ private:
+  std::string text_;
+  size_t prompt_bytes_ = 0;
+  std::vector<text::ByteSpan> data_;
+  std::vector<int32_t> tokens_;
+};
 
 struct Generation {
   std::vector<int32_t> prompt;

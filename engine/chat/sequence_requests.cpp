@@ -1,7 +1,7 @@
 #include "core/encoding/encoder_executor.h"
 #include "engine/chat/chat_request.h"
 #include "engine/options.h"
-#include "engine/sequences/reasoning_budget.h"
+#include "engine/sequences/constraint.h"
 
 #include <algorithm>
 #include <string>

@@ -1,6 +1,8 @@
 // Pairs of types that attention over codes is compiled for.
 #include "kernels/cuda/attention/coded_attention.cuh"
 
+#include <cstdlib>
+
 namespace ridge::kernels::cuda {
 namespace {
 
@@ -36,6 +38,8 @@ int stages_of(const ChipLimits& chip) {
   const auto fits = [&](int stages, int blocks) {
     return blocks * (stages * CodedBlock<Step>::kStageBytes + kStatic) <= chip.shared_per_block;
   };
+  static const char* const two = getenv("RIDGE_TWO_STAGES");
+  if (two) return fits(2, 1) ? 2 : 0;
   return fits(3, kBlocks) ? 3 : fits(2, 1) ? 2 : 0;
 }
 
@@ -57,6 +61,8 @@ void launch_for(const Launch& launch, const AttentionArgs& args, const RopeStore
 bool has_coded_attention(const Cache& cache, int rows, const ChipLimits& chip) {
   constexpr int kMinShared = 80 << 10; // copies are asynchronous from sm_80 on
   if (rows > 8 || chip.shared_per_block < kMinShared) return false;
+  static const char* const old = getenv("RIDGE_OLD_CODED");
+  if (old) return false;
   // Copies of 16 bytes need aligned planes.
   if (cache.streams * cache.heads * cache.rows % 2 != 0) return false;
   return with_step(cache, [&]<class Step>(const Step&) { return stages_of<Step>(chip) > 0; });

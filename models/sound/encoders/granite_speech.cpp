@@ -96,7 +96,7 @@ class Granite {
   }
 
  private:
-  static constexpr int64_t kMaxBlock = 8192, kMaxKernel = 255, kMaxPlaces = 1 << 16;
+  static constexpr int64_t kMaxBlock = 1024, kMaxKernel = 255, kMaxPlaces = 1 << 16;
 
   int64_t period() const { return 2 * block_ - 1; }
 

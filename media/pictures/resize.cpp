@@ -133,6 +133,45 @@ Picture crop(const Picture& picture, int64_t x, int64_t y, int64_t width, int64_
   return part;
 }
 
+Picture placed(const Picture& picture, int64_t width, int64_t height) {
+  Picture large(width, height);
+  for (int64_t y = 0; y < picture.height; ++y) std::copy_n(picture.row(y), picture.width * 3, large.row(y));
+  return large;
+}
+
+std::vector<float> interpolated(const Picture& picture, int64_t width, int64_t height) {
+  struct Pair {
+    int64_t first, second;
+    float share; // of the second
+  };
+  const auto pairs_of = [](int64_t from, int64_t to) {
+    std::vector<Pair> pairs;
+    const float scale = static_cast<float>(from) / static_cast<float>(to);
+    for (int64_t i = 0; i < to; ++i) {
+      const float at = (static_cast<float>(i) + 0.5f) * scale - 0.5f, below = std::floor(at);
+      const auto pixel = [&](int64_t step) {
+        return std::clamp<int64_t>(static_cast<int64_t>(below) + step, 0, from - 1);
+      };
+      pairs.push_back({pixel(0), pixel(1), at - below});
+    }
+    return pairs;
+  };
+  const std::vector<Pair> columns = pairs_of(picture.width, width);
+  std::vector<float> levels;
+  levels.reserve(width * height * 3);
+  for (const Pair& line : pairs_of(picture.height, height))
+    for (const Pair& column : columns)
+      for (int64_t c = 0; c < 3; ++c) {
+        const auto between = [&](int64_t y) {
+          const auto at = [&](int64_t x) { return static_cast<float>(picture.row(y)[3 * x + c]); };
+          return at(column.first) + (at(column.second) - at(column.first)) * column.share;
+        };
+        const float top = between(line.first);
+        levels.push_back(top + (between(line.second) - top) * line.share);
+      }
+  return levels;
+}
+
 Size smart_size(Size picture, int64_t factor, int64_t least, int64_t most) {
   const auto f = static_cast<float>(factor);
   const auto multiple = [&](float exact, float (*whole)(float)) {

@@ -34,6 +34,12 @@ inline Picture resize_padded(const Picture& picture, Size size, Filter filter) {
 // The part must lie inside.
 Picture crop(const Picture& picture, int64_t x, int64_t y, int64_t width, int64_t height);
 
+// At the top left of a black picture, which is at least as large.
+Picture placed(const Picture& picture, int64_t width, int64_t height);
+
+// Bilinear between the four nearest pixels, without rounding: [height][width][3], 0 to 255.
+std::vector<float> interpolated(const Picture& picture, int64_t width, int64_t height);
+
 // Sides are multiples of `factor` at about the same aspect ratio, with `least` to `most` pixels, but at least one
 // multiple.
 Size smart_size(Size picture, int64_t factor, int64_t least, int64_t most);

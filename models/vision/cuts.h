@@ -48,6 +48,9 @@ media::Size area_size(media::Size picture, const Slices& slices, bool grows);
 void append_slices(std::vector<Part>& parts, const media::Picture& picture, const Slices& slices,
                    const std::string& before, const std::string& behind);
 
+// A square, resized without rounding.
+Tile interpolated_tile(const media::Picture& picture, int64_t side);
+
 std::vector<Part> wrapped(std::string before, media::Picture tile, std::string behind);
 
 // Qwen's encoders: patches per side of a token, and the cut.

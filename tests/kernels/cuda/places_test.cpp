@@ -2,6 +2,7 @@
 #include "device.h"
 #include "greedy.h"
 #include "support/placed_batches.h"
+#include "support/recipes/golden_rows.h"
 #include "support/recipes/recipe_runs.h"
 #include "support/recipes/vision_runs.h"
 
@@ -159,6 +160,21 @@ TEST_CASE("CUDA: batches of more shapes than graphs are kept of have the logits 
       executor->forward(batch);
       const std::span<const float> row = executor->logits(static_cast<int64_t>(outputs) - 1);
       CHECK(tests::nmse(row, std::span(first).subspan((outputs - 1) * row.size(), row.size())) < kFast);
+    }
+}
+
+TEST_CASE("CUDA: tiny encoders make rows of sounds and pictures as llama.cpp does") {
+  REQUIRE_DEVICE();
+  for (const tests::GoldenCase& of : tests::golden_cases("mtmd"))
+    for (const bool exact : {true, false}) {
+      CAPTURE(of.name);
+      CAPTURE(exact);
+      const tests::GoldenRows rows = tests::rows_of(of, {.threads = 1, .gpu = 0, .exact = exact});
+      REQUIRE(rows.on_gpu);
+      CHECK(rows.tokens == of.tokens());
+      const double error = tests::nmse(rows.values, of.rows());
+      CHECK(error <= (exact ? 1e-6 : kFastPicture));
+      MESSAGE(of.name, exact ? ", exact: NMSE " : ", fast: NMSE ", error);
     }
 }
 

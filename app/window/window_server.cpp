@@ -67,12 +67,14 @@ Serving state_of(server::ModelService& service, const std::string& address) {
 
 WindowServer::~WindowServer() { stop(); }
 
-void WindowServer::start(const core::intent::StartServer& wanted, const std::string& path, const std::string& encoder) {
+void WindowServer::start(const core::intent::StartServer& wanted, const core::Snapshot& now) {
+  Served served = {wanted, now.model->built_in ? "" : now.model->path, now.encoder_open ? now.encoder : "", {}};
+  for (const core::AdapterRow& row : now.adapters) served.adapters.push_back({row.path, row.on ? row.scale : 0});
   const std::scoped_lock lock(mutex_);
   thread_.request_stop();
   // The old server stops on the new thread, so that the caller does not wait.
   thread_ = std::jthread(
-      [this, served = Served{wanted, path, encoder}, before = std::move(thread_)](const std::stop_token& stop) mutable {
+      [this, served = std::move(served), before = std::move(thread_)](const std::stop_token& stop) mutable {
         if (before.joinable()) before.join();
         run(stop, served);
       });
@@ -100,13 +102,13 @@ void WindowServer::run(const std::stop_token& stop, const Served& served) {
 }
 
 void WindowServer::serve(const std::stop_token& stop, const Served& served) {
-  const auto& [wanted, path, encoder] = served;
+  const auto& [wanted, path, encoder, adapters] = served;
   Serving state = {.state = Serving::State::starting};
   show_(std::make_shared<Serving>(state));
   server::ModelSetup setup = setup_;
   setup.parallel = wanted.parallel;
   const auto silent = [](const std::string&) {};
-  if (path != setup.model.model) setup.model.adapters.clear();
+  setup.model.adapters = adapters;
   setup.model.mmproj = encoder;
   server::ServedModel model(server::open_served(path, setup.model, {}), setup,
                             path.empty() ? "guide" : server::model_name(path), {.note = silent}, silent);

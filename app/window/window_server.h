@@ -19,15 +19,16 @@ class WindowServer {
   WindowServer(server::ModelSetup setup, Show show) : setup_(std::move(setup)), show_(std::move(show)) {}
   ~WindowServer();
 
-  // Both return at once and stop a running server with its answers. path: the model, empty: the guide. encoder: empty:
-  // none. Failures go to Serving::problem.
-  void start(const core::intent::StartServer& wanted, const std::string& path, const std::string& encoder = {});
+  // Both return at once and stop a running server with its answers. start() serves the model, the open encoder and the
+  // adapters of `now`. Failures go to Serving::problem.
+  void start(const core::intent::StartServer& wanted, const core::Snapshot& now);
   void stop();
 
  private:
   struct Served {
     core::intent::StartServer wanted;
-    std::string path, encoder;
+    std::string path, encoder; // path empty: the guide; encoder empty: none
+    std::vector<core::AdapterOption> adapters;
   };
   void run(const std::stop_token& stop, const Served& served);
   void serve(const std::stop_token& stop, const Served& served);

@@ -90,11 +90,10 @@ TEST_CASE("compaction is offered in a nearly full context, and the messages can 
   std::filesystem::create_directory(folder / "conversations");
   std::string words;
   for (int i = 0; i < 140; ++i) words += "Q4_K stores weights. ";
-  folder.write("conversations/1.json",
-               fmt::format(R"({{"title": "Long", "changed_ms": 1000, "messages": [
+  folder.write("conversations/1.json", fmt::format(R"({{"title": "Long", "changed_ms": 1000, "messages": [
                            {{"role": "user", "content": "What is Q8_0?"}}, {{"role": "assistant", "content": "A format."}},
                            {{"role": "user", "content": "And Q4_K?"}}, {{"role": "assistant", "content": "{}"}}]}})",
-                           words));
+                                                   words));
   app::WindowSetup setup = tests::guide_setup();
   setup.model.context = 1024;
   with_chat(folder, setup, [&](User& user, app::WindowEngine& engine) {

@@ -100,7 +100,7 @@ inline void run_with_user(ui::Window& window, app::WindowEngine& engine, const s
 
 // Conversations are kept in the folder.
 inline void with_chat(const TemporaryFolder& folder, app::WindowSetup setup,
-               const std::function<void(User&, app::WindowEngine&)>& use) {
+                      const std::function<void(User&, app::WindowEngine&)>& use) {
   setup.conversation_folder = folder / "conversations";
   setup.remember_files = false;
   ui::WindowOptions options;

@@ -31,6 +31,12 @@ constexpr auto kPublishInterval = std::chrono::milliseconds(10);
 
 gguf::File open_file(const std::string& path) { return path.empty() ? models::open_guide() : gguf::File::open(path); }
 
+std::vector<core::AdapterOption> adapters_to_serve(const std::vector<core::AdapterRow>& rows) {
+  std::vector<core::AdapterOption> adapters;
+  for (const core::AdapterRow& row : rows) adapters.push_back({row.path, row.on ? row.scale : 0});
+  return adapters;
+}
+
 template <class... Handlers>
 struct Match : Handlers... {
   using Handlers::operator()...;
@@ -177,7 +183,9 @@ void WindowEngine::send(core::Intent intent) {
     jobs_->forget(old->id);
   } else if (const auto* server = std::get_if<intent::StartServer>(&intent)) {
     const std::shared_ptr<const core::Snapshot> now = snapshot();
-    if (now->model) server_->start(*server, *now);
+    if (now->model)
+      server_->start(*server, now->model->built_in ? "" : now->model->path, now->encoder_open ? now->encoder : "",
+                     adapters_to_serve(now->adapters));
   } else if (std::holds_alternative<intent::StopServer>(intent)) {
     server_->stop();
   } else if (std::holds_alternative<intent::Tokenize>(intent) || std::holds_alternative<intent::StudyBlock>(intent) ||

@@ -67,17 +67,16 @@ Serving state_of(server::ModelService& service, const std::string& address) {
 
 WindowServer::~WindowServer() { stop(); }
 
-void WindowServer::start(const core::intent::StartServer& wanted, const core::Snapshot& now) {
-  Served served = {wanted, now.model->built_in ? "" : now.model->path, now.encoder_open ? now.encoder : "", {}};
-  for (const core::AdapterRow& row : now.adapters) served.adapters.push_back({row.path, row.on ? row.scale : 0});
+void WindowServer::start(const core::intent::StartServer& wanted, const std::string& path, const std::string& encoder,
+                         const std::vector<core::AdapterOption>& adapters) {
   const std::scoped_lock lock(mutex_);
   thread_.request_stop();
   // The old server stops on the new thread, so that the caller does not wait.
-  thread_ = std::jthread(
-      [this, served = std::move(served), before = std::move(thread_)](const std::stop_token& stop) mutable {
-        if (before.joinable()) before.join();
-        run(stop, served);
-      });
+  thread_ = std::jthread([this, served = Served{wanted, path, encoder, adapters},
+                          before = std::move(thread_)](const std::stop_token& stop) mutable {
+    if (before.joinable()) before.join();
+    run(stop, served);
+  });
 }
 
 void WindowServer::stop() {

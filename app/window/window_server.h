@@ -19,15 +19,16 @@ class WindowServer {
   WindowServer(server::ModelSetup setup, Show show) : setup_(std::move(setup)), show_(std::move(show)) {}
   ~WindowServer();
 
-  // Both return at once and stop a running server with its answers. start() serves the model, the open encoder and the
-  // adapters of `now`. Failures go to Serving::problem.
-  void start(const core::intent::StartServer& wanted, const core::Snapshot& now);
+  // Both return at once and stop a running server with its answers. path: the model, empty: the guide. encoder: empty:
+  // none. Failures go to Serving::problem.
+  void start(const core::intent::StartServer& wanted, const std::string& path, const std::string& encoder = {},
+             const std::vector<core::AdapterOption>& adapters = {});
   void stop();
 
  private:
   struct Served {
     core::intent::StartServer wanted;
-    std::string path, encoder; // path empty: the guide; encoder empty: none
+    std::string path, encoder;
     std::vector<core::AdapterOption> adapters;
   };
   void run(const std::stop_token& stop, const Served& served);

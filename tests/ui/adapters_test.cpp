@@ -88,27 +88,29 @@ TEST_CASE("a LoRA adapter is added by its file, scaled and switched off, in each
 TEST_CASE("compaction is offered in a nearly full context, and the messages can be shown again") {
   const tests::TemporaryFolder folder;
   std::filesystem::create_directory(folder / "conversations");
-  std::string words;
-  for (int i = 0; i < 140; ++i) words += "Q4_K stores weights. ";
-  folder.write("conversations/1.json", fmt::format(R"({{"title": "Long", "changed_ms": 1000, "messages": [
-                           {{"role": "user", "content": "What is Q8_0?"}}, {{"role": "assistant", "content": "A format."}},
-                           {{"role": "user", "content": "And Q4_K?"}}, {{"role": "assistant", "content": "{}"}}]}})",
-                                                   words));
+  std::string words, messages;
+  for (int i = 0; i < 10; ++i) words += "Q4_K stores weights. ";
+  for (int i = 0; i < 6; ++i)
+    messages +=
+        fmt::format(R"({}{{"role": "user", "content": "And Q{}_K?"}}, {{"role": "assistant", "content": "{}"}})",
+                    i > 0 ? ", " : "", i + 1, words);
+  folder.write("conversations/1.json",
+               fmt::format(R"({{"title": "Long", "changed_ms": 1000, "messages": [{}]}})", messages));
   app::WindowSetup setup = tests::guide_setup();
-  setup.model.context = 1024;
+  setup.model.context = 512;
   with_chat(folder, setup, [&](User& user, app::WindowEngine& engine) {
     const auto now = [&] { return engine.snapshot(); };
     user.click("Long");
-    REQUIRE(eventually([&] { return now()->messages.size() == 4; }));
+    REQUIRE(eventually([&] { return now()->messages.size() == 12; }));
     user.click("compact the conversation");
     REQUIRE(eventually([&] { return now()->messages.size() == 1 && now()->state == core::EngineState::idle; }));
     CHECK(now()->messages[0].text.starts_with("This is a summary of our conversation so far:"));
     CHECK(now()->messages[0].versions == 2);
     CHECK(now()->conversations->at(0).title == "Long");
-    CHECK(now()->kv.tokens < 512);
+    CHECK(now()->kv.tokens < 400);
     CHECK(eventually([&] { return ui::places_of("compact the conversation").empty(); }));
     user.click("‹");
-    REQUIRE(eventually([&] { return now()->messages.size() == 4; }));
+    REQUIRE(eventually([&] { return now()->messages.size() == 12; }));
     user.click("›");
     REQUIRE(eventually([&] { return now()->messages.size() == 1; }));
     answer_of(user, engine, "Go on.");

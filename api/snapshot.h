@@ -61,6 +61,13 @@ struct FirstModelRow {
   bool best = false;
 };
 
+// A LoRA adapter of the open model, as the current conversation uses it.
+struct AdapterRow {
+  std::string name, path;
+  float scale = 1;
+  bool on = true;
+};
+
 struct ToolRow {
   std::string name, server, description;
   bool allowed = false;
@@ -258,7 +265,8 @@ struct Snapshot {
   bool listening = false;
   bool keep_choices = false;
   std::string system_prompt;
-  core::SamplerParams sampling;
+  std::vector<AdapterRow> adapters;
+  SamplerParams sampling;
   int64_t max_tokens = -1;
   Speed speed;
   KvUse kv;
@@ -327,6 +335,7 @@ struct SearchConversations {
 struct ExportConversation {
   std::string path;
 };
+struct Compact {}; // replaces the conversation by the model's summary; the messages stay as another version
 struct Stop {};
 struct NewConversation {};
 struct OpenConversation {
@@ -359,6 +368,17 @@ struct SetSampling {
 struct OpenModel {
   std::string path;
   std::optional<ModelOptions> options = std::nullopt; // none: unchanged
+};
+struct AddAdapter { // reopens the model
+  std::string path;
+};
+struct RemoveAdapter {
+  size_t number;
+};
+struct ScaleAdapter { // in the current conversation
+  size_t number;
+  float scale;
+  bool on;
 };
 struct FitModel {
   std::string path;
@@ -421,6 +441,7 @@ using Intent =
                  intent::SetSampling, intent::OpenModel, intent::FitModel, intent::SavePreset, intent::UsePreset,
                  intent::DeletePreset, intent::ListModels, intent::UseCpu, intent::Tokenize, intent::StudyTensor,
                  intent::StudyBlock, intent::StudySlice, intent::StartJob, intent::CancelJob, intent::ForgetJob,
-                 intent::StartServer, intent::StopServer, intent::AnswerTool>;
+                 intent::StartServer, intent::StopServer, intent::AnswerTool, intent::Compact, intent::AddAdapter,
+                 intent::RemoveAdapter, intent::ScaleAdapter>;
 
 } // namespace ridge::api

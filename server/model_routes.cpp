@@ -72,11 +72,14 @@ void openai_models(const Models& models, const HttpRequest& request, HttpRespons
     last = first + std::min<int64_t>(most, last - first);
   }
   const Json data(std::vector<Json>(first, last));
-  reply(response, {{"object", "list"},
-                   {"data", data},
-                   {"has_more", last != list.end()},
-                   {"first_id", data.empty() ? Json() : data.front()["id"]},
-                   {"last_id", data.empty() ? Json() : data.back()["id"]}});
+  Json all = {{"object", "list"},
+              {"data", data},
+              {"has_more", last != list.end()},
+              {"first_id", data.empty() ? Json() : data.front()["id"]},
+              {"last_id", data.empty() ? Json() : data.back()["id"]}};
+  // In the second form that llama.cpp has, with capabilities; reading the files of several models takes long.
+  if (!models.several()) all["models"] = Json::array({ollama_model(models, models.states().front())});
+  reply(response, all);
 }
 
 void openai_model(const Models& models, const HttpRequest& request, HttpResponse& response) {

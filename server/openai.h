@@ -19,6 +19,8 @@ void hold(const Service& service, const AnswerForm& form, Generation& generation
 // `top_logprobs`, 0 to 20; may be null.
 std::optional<int64_t> likely_wanted(const Fields& body);
 
+inline constexpr float kNeverBias = -1e9f; // of a token
+
 int64_t priority_of(const Fields& body);
 int64_t answers_wanted(const Fields& body);
 // They get different seeds.

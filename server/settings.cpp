@@ -1,6 +1,7 @@
 #include "server/settings.h"
 
 #include "core/clock.h"
+#include "server/openai.h"
 
 #include <algorithm>
 
@@ -27,10 +28,14 @@ Json timings_of(int64_t cached, int64_t prompt, double prompt_s, int64_t generat
 
 } // namespace
 
-Json settings_json(const api::SamplingOptions& sampling) {
+Json settings_json(const api::SamplingOptions& sampling, const text::Tokenizer* tokenizer) {
   const core::SamplerParams& p = sampling.params;
   Json bias = Json::array(), samplers = Json::array();
-  for (const core::SamplerParams::Bias& one : p.bias) bias.push_back({{"token", one.token}, {"bias", one.bias}});
+  for (const core::SamplerParams::Bias& one : p.bias)
+    bias.push_back({{"token", one.token}, {"bias", one.bias <= kNeverBias ? Json() : Json(one.bias)}});
+  if (sampling.ignore_eos && tokenizer)
+    for (int32_t token = 0; token < tokenizer->vocab_size(); ++token)
+      if (tokenizer->is_eog(token)) bias.push_back({{"token", token}, {"bias", nullptr}});
   for (const core::SamplerKind kind : p.order) samplers.push_back(core::name_of(kind));
   return {{"seed", p.seed},
           {"temperature", p.temp},

@@ -7,7 +7,8 @@
 
 namespace ridge::server {
 
-Json settings_json(const api::SamplingOptions& sampling);
+// With a tokenizer, ignored end tokens are among the biases.
+Json settings_json(const api::SamplingOptions& sampling, const text::Tokenizer* tokenizer = nullptr);
 
 // Once all have ended.
 Json timings_json(const Answers& answers);

@@ -153,8 +153,8 @@ int run_words(const std::vector<std::string>& words, NextCommand& next) {
 
   app.parse_complete_callback([&app] { // runs before the command
     for (CLI::App* command : app.get_subcommands()) {
-      take_model_word(*command);
-      resolve_models(*command);
+      const bool may_be_text = take_model_word(*command);
+      resolve_models(*command, may_be_text);
     }
   });
 

@@ -63,8 +63,6 @@ void add_gui_command(CLI::App& app) {
   add_model_options(*command, options->setup.model, true);
   add_speculation_options(*command, options->setup.model);
   add_prefix_cache_option(*command, options->setup.prefixes);
-  command->add_option("file", options->setup.model.model, "GGUF file or name (default: the built-in guide)")
-      ->type_name(kModelType);
   command->add_option("--system-prompt", options->setup.request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_option("-p,--prompt", options->prompt, "a first message, sent immediately")->type_name("TEXT");
   add_media_options(*command, options->images, options->setup.model.mmproj, false);

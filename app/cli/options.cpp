@@ -178,6 +178,8 @@ void add_mcp_options(CLI::App& command, McpOptions& options) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->expected(1)
       ->type_name("NAME=COMMAND");
+  command.add_flag("--mcp-plain-http", options.plain_http,
+                   "let tokens and other headers of MCP servers go unencrypted, over http://, to other machines");
 }
 
 void add_prefix_cache_option(CLI::App& command, api::PrefixOptions& options) {

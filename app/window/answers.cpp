@@ -124,6 +124,19 @@ void WindowEngine::show_speed(api::Snapshot& s, SpeedMeter& meter) const {
   s.sequences = sequences_of(m);
 }
 
+engine::TextSink WindowEngine::shown_while_written(SpeedMeter& meter) {
+  return [this, &meter](std::string_view text, bool reasoning) {
+    change(
+        [&](api::Snapshot& s) {
+          s.state = EngineState::writing;
+          s.activity = "writing";
+          (reasoning ? s.messages.back().reasoning : s.messages.back().text) += text;
+          show_speed(s, meter);
+        },
+        Publish::soon);
+  };
+}
+
 std::vector<text::ToolCall> WindowEngine::write_answer() {
   Loaded& m = *loaded_;
   SpeedMeter meter;
@@ -133,21 +146,8 @@ std::vector<text::ToolCall> WindowEngine::write_answer() {
     s.activity = "reading the prompt";
   });
   const EncodedPictures held = put_pictures();
-  setup_.request.keep_choices = state_.keep_choices;
-  engine::Answerer answerer(m.model, m.session, setup_.request);
-  engine::Answer answer = m.conversation.answer(
-      answerer,
-      [&](std::string_view text, bool reasoning) {
-        change(
-            [&](api::Snapshot& s) {
-              s.state = EngineState::writing;
-              s.activity = "writing";
-              (reasoning ? s.messages.back().reasoning : s.messages.back().text) += text;
-              show_speed(s, meter);
-            },
-            Publish::soon);
-      },
-      &cancel_);
+  engine::Answerer answerer(m.model, m.session, request_with_adapters());
+  engine::Answer answer = m.conversation.answer(answerer, shown_while_written(meter), &cancel_);
   const engine::Usage& whole = m.session.generation_usage();
   change([&](api::Snapshot& s) {
     show_speed(s, meter);
@@ -197,6 +197,45 @@ void WindowEngine::answer(const Messages& before) {
       m.session.generation_usage().tokens > 0 ? 1 / m.session.generation_usage().tokens_per_second() : kCheapProfile;
   if (2 * kQuickRepetitions * step_seconds < kCheapProfile && std::ssize(m.session.cached()) < m.session.context())
     profile_here(kQuickRepetitions);
+}
+
+// The summary is another version of the first message, so that the messages before it can be shown again.
+void WindowEngine::compact() {
+  const size_t count = tree_.size();
+  if (count == 0) throw_error("there is no conversation to summarize");
+  need_encoder(messages().shown, {});
+  cancel_ = false;
+  if (closing_) return;
+  Loaded& m = *loaded_;
+  SpeedMeter meter;
+  change([&](api::Snapshot& s) {
+    s.messages.push_back({});
+    s.state = EngineState::reading;
+    s.activity = "reading the conversation";
+  });
+  engine::Conversation::Compaction made;
+  try {
+    const EncodedPictures held = put_pictures();
+    engine::Answerer answerer(m.model, m.session, request_with_adapters());
+    made = m.conversation.compact(answerer, "", shown_while_written(meter), &cancel_);
+  } catch (...) {
+    show_path();
+    if (cancel_) return; // stopped
+    throw;
+  }
+  Json summary = m.conversation.messages().back();
+  tree_.cut(0);
+  tree_.add({true, summary["content"].get<std::string>()}, std::move(summary));
+  show_path();
+  if (StoredConversation* stored = store_.find(state_.conversation)) stored->named = true; // keeps its title
+  save_conversation();
+  show_context();
+  seconds_before_ += m.session.generation_usage().seconds;
+  if (made.left_out > 0)
+    tell(fmt::format("the summary leaves out the {} oldest exchange{}, which did not fit", made.left_out,
+                     made.left_out == 1 ? "" : "s"));
+  if (made.answer.stop == engine::StopReason::limit)
+    tell("the summary was cut off: it may use a quarter of the context");
 }
 
 } // namespace ridge::app

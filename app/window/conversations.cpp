@@ -84,9 +84,9 @@ void WindowEngine::open_conversation(const std::string& id) {
     s.conversation = id;
     s.messages = tree_.shown();
     if (stored) s.system_prompt = stored->system;
-    s.kv.tokens = 0;
-    s.kv.bytes = 0;
   });
+  if (stored) use_adapters_of(*stored);
+  show_context();
   forget_unused_pictures();
   read_missing_picture_facts();
 }
@@ -96,6 +96,15 @@ void WindowEngine::show_path() {
   loaded_->conversation.set_system(state_.system_prompt);
   change([&](api::Snapshot& s) { s.messages = tree_.shown(); });
   read_missing_picture_facts();
+}
+
+// The tokens that the shown messages take, without a next one.
+void WindowEngine::show_context() {
+  const int64_t tokens = tree_.size() == 0 ? 0 : loaded_->conversation.tokens_with("");
+  change([&](api::Snapshot& s) {
+    s.kv.tokens = std::min(tokens, s.kv.context);
+    s.kv.bytes = s.kv.capacity_bytes * static_cast<double>(s.kv.tokens) / static_cast<double>(s.kv.context);
+  });
 }
 
 void WindowEngine::show_version(const api::intent::ShowVersion& wanted) {
@@ -180,6 +189,7 @@ void WindowEngine::save_conversation() {
   StoredConversation* stored = conversation_for_change(state_.conversation);
   if (!stored) return;
   stored->system = state_.system_prompt;
+  give_adapters(*stored);
   give_messages(*stored);
   if (!stored->named && !state_.messages.empty()) stored->title = title_of(messages().shown[0]);
   store_.save(stored->id);

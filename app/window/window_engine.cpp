@@ -31,6 +31,12 @@ constexpr auto kPublishInterval = std::chrono::milliseconds(10);
 
 gguf::File open_file(const std::string& path) { return path.empty() ? models::open_guide() : gguf::File::open(path); }
 
+std::vector<api::AdapterOption> adapters_to_serve(const std::vector<api::AdapterRow>& rows) {
+  std::vector<api::AdapterOption> adapters;
+  for (const api::AdapterRow& row : rows) adapters.push_back({row.path, row.on ? row.scale : 0});
+  return adapters;
+}
+
 template <class... Handlers>
 struct Match : Handlers... {
   using Handlers::operator()...;
@@ -42,6 +48,7 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
     : setup_(std::move(setup)), wake_(std::move(wake)), requested_sampling_(setup_.request.sampling),
       toolbox_(setup_.mcp), store_(setup_.conversation_folder) {
   const std::string given = std::exchange(setup_.model.mmproj, {});
+  adapters_[setup_.model.model] = std::exchange(setup_.model.adapters, {});
   options_ = setup_.model;
   state_.system_prompt = setup_.request.system;
   state_.sampling = setup_.request.sampling.params;
@@ -177,7 +184,8 @@ void WindowEngine::send(api::Intent intent) {
   } else if (const auto* server = std::get_if<intent::StartServer>(&intent)) {
     const std::shared_ptr<const api::Snapshot> now = snapshot();
     if (now->model)
-      server_->start(*server, now->model->built_in ? "" : now->model->path, now->encoder_open ? now->encoder : "");
+      server_->start(*server, now->model->built_in ? "" : now->model->path, now->encoder_open ? now->encoder : "",
+                     adapters_to_serve(now->adapters));
   } else if (std::holds_alternative<intent::StopServer>(intent)) {
     server_->stop();
   } else if (std::holds_alternative<intent::Tokenize>(intent) || std::holds_alternative<intent::StudyBlock>(intent) ||
@@ -212,7 +220,7 @@ void WindowEngine::handle(const api::Intent& wanted) {
         if (const auto* open = std::get_if<intent::OpenModel>(&wanted)) return open_with(*open);
         if (std::holds_alternative<intent::UseCpu>(wanted)) {
           setup_.model.device = "cpu";
-          return open_model(path_, open_file(path_), encoder_, loaded_ && loaded_->model.pictures);
+          return reopen();
         }
         if (!loaded_) return; // reported already
         std::visit(Match{
@@ -237,6 +245,10 @@ void WindowEngine::handle(const api::Intent& wanted) {
                        [&](const intent::MeasureRoofs&) { measure_roofs(); },
                        [&](const intent::MeasureStep& step) { measure_step(step.past); },
                        [&](const intent::SetSampling& sampling) { set_sampling(sampling); },
+                       [&](const intent::Compact&) { compact(); },
+                       [&](const intent::AddAdapter& added) { add_adapter(added.path); },
+                       [&](const intent::RemoveAdapter& removed) { remove_adapter(removed.number); },
+                       [&](const intent::ScaleAdapter& scaled) { scale_adapter(scaled); },
                        [](const auto&) {},
                    },
                    wanted);
@@ -278,10 +290,13 @@ void WindowEngine::load(const std::string& path, const std::string& encoder) {
   gguf::File file = open_file(path);
   if (loaded_ && file.get_string("general.architecture", "") == "clip")
     return open_model(path_, open_file(path_), path, true);
+  if (loaded_ && file.get_string("general.type", "") == "adapter") return add_adapter(path);
   const bool found = encoder.empty() && !path.empty();
   open_model(path, std::move(file),
              found ? encoder_beside(path, [this](const std::string& line) { tell(line); }) : encoder, !encoder.empty());
 }
+
+void WindowEngine::reopen() { open_model(path_, open_file(path_), encoder_, loaded_ && loaded_->model.pictures); }
 
 // Settings are discarded if opening fails.
 void WindowEngine::open_with(const intent::OpenModel& wanted) {
@@ -311,7 +326,7 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
       },
       [this](const std::string& line) { tell(line); }};
   WindowSetup setup = setup_;
-  if (path != setup.model.model) setup.model.adapters.clear(); // adapters belong to the first model
+  if (const auto known = adapters_.find(path); known != adapters_.end()) setup.model.adapters = known->second;
   if (with_encoder) setup.model.mmproj = encoder;
   auto loaded = std::make_shared<Loaded>(engine::open_generating(std::move(file), setup.model), setup, steps);
   loaded->model.need_tokenizer();
@@ -337,6 +352,7 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
     s.gpu_failed = false;
     s.sampling = sampling.params;
     s.model = facts;
+    s.adapters = rows_of_adapters(*loaded_);
     s.vocabulary = vocabulary;
     s.keep_choices = loaded->device == engine::Device::cpu;
     for (api::ChatMessage& message : s.messages) message.choices = nullptr; // the vocabulary may differ

@@ -22,6 +22,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -64,10 +65,21 @@ class WindowEngine {
   // Loads a model with an optional encoder, or an encoder for the open model.
   void load(const std::string& path, const std::string& encoder = {});
   void open_with(const api::intent::OpenModel& wanted);
+  void reopen();
   // `encoder` is opened (with_encoder) or left for open_encoder().
   void open_model(const std::string& path, gguf::File file, const std::string& encoder, bool with_encoder);
   void set_sampling(const api::intent::SetSampling& wanted);
   void study(const api::Intent& intent);
+
+  // adapters.cpp
+  void add_adapter(const std::string& path);
+  void remove_adapter(size_t number);
+  void scale_adapter(const api::intent::ScaleAdapter& wanted);
+  void open_with_adapters(std::vector<api::AdapterOption> wanted);
+  std::vector<api::AdapterRow> rows_of_adapters(const Loaded& loaded) const;
+  void use_adapters_of(const StoredConversation& stored);
+  void give_adapters(StoredConversation& stored) const;
+  const api::GenerateRequest& request_with_adapters();
   void predict(const Loaded& loaded, const api::intent::PredictStep& wanted);
 
   // answers.cpp
@@ -84,6 +96,8 @@ class WindowEngine {
   void append_and_answer(const std::string& text, const Messages& before);
   std::vector<text::ToolCall> write_answer(); // returns its tool calls
   void answer(const Messages& before);        // `before`: restored on failure
+  engine::TextSink shown_while_written(SpeedMeter& meter);
+  void compact();
   void regenerate(const api::intent::Regenerate& wanted);
   void edit(size_t message, const std::string& text);
   void show_speed(api::Snapshot& s, SpeedMeter& meter) const;
@@ -140,6 +154,7 @@ class WindowEngine {
   void delete_conversation(const std::string& id);
   void set_system(const std::string& text);
   void show_path();
+  void show_context();
   void show_version(const api::intent::ShowVersion& wanted);
   void edit_answer(const api::intent::EditAnswer& wanted);
   void search_conversations(const std::string& text);
@@ -179,10 +194,11 @@ class WindowEngine {
   std::atomic<int> fits_waiting_ = 0;             // only the last one counts
   std::shared_ptr<media::Microphone> microphone_; // while it listens
   api::ModelOptions options_;
-  // Only the worker uses the next ten.
-  api::SamplingOptions requested_sampling_; // without the model's recommendations
-  std::string path_;                        // empty: the guide
-  std::string encoder_;                     // empty: none
+  // Only the worker uses the next eleven.
+  api::SamplingOptions requested_sampling_;                         // without the model's recommendations
+  std::string path_;                                                // empty: the guide
+  std::string encoder_;                                             // empty: none
+  std::map<std::string, std::vector<api::AdapterOption>> adapters_; // by the model's path
   bool deletion_reported_ = false;
   double seconds_before_ = 0; // of generation, in earlier answers
   Toolbox toolbox_;

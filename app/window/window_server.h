@@ -21,13 +21,15 @@ class WindowServer {
 
   // Both return at once and stop a running server with its answers. path: the model, empty: the guide. encoder: empty:
   // none. Failures go to Serving::problem.
-  void start(const api::intent::StartServer& wanted, const std::string& path, const std::string& encoder = {});
+  void start(const api::intent::StartServer& wanted, const std::string& path, const std::string& encoder = {},
+             const std::vector<api::AdapterOption>& adapters = {});
   void stop();
 
  private:
   struct Served {
     api::intent::StartServer wanted;
     std::string path, encoder;
+    std::vector<api::AdapterOption> adapters;
   };
   void run(const std::stop_token& stop, const Served& served);
   void serve(const std::stop_token& stop, const Served& served);

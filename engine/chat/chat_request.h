@@ -86,6 +86,7 @@ struct Generation {
   int64_t min_tokens = 0;
   std::vector<int32_t> stop_tokens = {};
   int64_t priority = 0;
+  int32_t stream = -1; // as in SequenceRequest
   std::shared_ptr<const CallRules> calls = nullptr;
   size_t begun = 0; // bytes at the end of chat_prompt that belong to the answer
 };

@@ -75,6 +75,7 @@ SequenceRequest SequenceRequests::sequence(const Generation& generation) const {
   request.reuse = generation.reuse;
   request.adapter_scales = generation.sampling.adapter_scales;
   request.priority = generation.priority;
+  request.stream = generation.stream;
   request.constraint = constraint_of(generation);
   if (core::sees_ahead(model_.program))
     request.diffusion = diffusion_of(model_.file, generation.sampling.params.diffusion);

@@ -49,6 +49,7 @@ std::shared_ptr<Sequence> Scheduler::submit(SequenceRequest request) {
   if (program_.start_token >= 0 && request.keep_prompt_choices)
     throw_error("an encoder reads the prompt as a whole: its tokens have no probabilities");
   core::validate(request.sampling, program_.vocab);
+  if (request.stream >= std::ssize(streams_)) throw_error("stream {} of {}", request.stream, streams_.size());
   std::shared_ptr<Sequence> sequence(new Sequence(std::move(request)));
   sequence->adapters_ = adapter_uses(program_.adapters, sequence->request_.adapter_scales, sequence->tokens_);
   sequence->marked_ = marked_text(sequence->tokens_, program_.adapters, sequence->adapters_);

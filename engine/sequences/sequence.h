@@ -76,6 +76,7 @@ struct SequenceRequest {
   std::vector<float> adapter_scales;   // one per adapter; empty: as loaded
   bool reuse = true;                   // false: do not use cached prefixes
   int64_t priority = 0;                // lower goes first
+  int32_t stream = -1;                 // waits for this one; -1: takes any
   std::optional<Diffusion> diffusion;
   std::function<void(std::span<const int32_t> answer)> on_canvas;
 };

@@ -128,6 +128,8 @@ void openai_compact(Service& service, const HttpRequest& request, HttpResponse& 
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   check_fields(service, fields, Api::responses);
+  if (fields.flag("stream").value_or(false))
+    throw_invalid("stream", "stream: a compaction is one object; leave the field out or send false");
   const auto compaction = std::make_shared<Compaction>(service, fields);
   reply_later(response, Stream::none, ErrorForm::openai, [compaction](Client& client) { compaction->run(client); });
 }

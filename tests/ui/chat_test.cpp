@@ -15,8 +15,8 @@
 
 using namespace ridge;
 using tests::eventually;
-using tests::run_with_user;
 using tests::User;
+using tests::with_chat;
 
 namespace {
 
@@ -31,17 +31,6 @@ std::string content_of(const std::string& path) {
   std::stringstream text;
   text << in.rdbuf();
   return text.str();
-}
-
-void with_chat(const tests::TemporaryFolder& folder, app::WindowSetup setup,
-               const std::function<void(User&, app::WindowEngine&)>& use) {
-  setup.conversation_folder = folder / "conversations";
-  setup.remember_files = false;
-  ui::WindowOptions options;
-  options.enable_widget_positions = true;
-  ui::Window window(options);
-  app::WindowEngine engine(setup, [&] { window.wake(); });
-  run_with_user(window, engine, [&](User& user) { use(user, engine); });
 }
 
 } // namespace

@@ -18,7 +18,8 @@ struct StoredConversation {
   std::string id; // file name without .json
   std::string title;
   std::string system;
-  Json messages = Json::array(); // without the system message; contents are texts
+  std::optional<std::vector<api::AdapterRow>> adapters; // without names; nothing: unknown
+  Json messages = Json::array();                        // without the system message; contents are texts
   // The parent of each message: an earlier index or -1. Empty: each follows the previous one.
   std::vector<int> parents;
   int end = -1;               // last shown message, if there are parents

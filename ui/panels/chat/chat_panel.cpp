@@ -24,6 +24,7 @@ using api::EngineState;
 
 constexpr float kReadingWidth = 760; // units; about 90 characters
 constexpr float kMinBox = 98;
+constexpr double kNearlyFull = 0.8; // share of the context from which on compaction is offered
 
 class ChatPanel : public Panel {
  public:
@@ -47,11 +48,14 @@ class ChatPanel : public Panel {
       settings_.draw(view, {side, area.y});
     }
     pictures_.draw_over(view);
+    settings_.draw_over(view);
     messages_.draw_over();
     export_.draw(view.now);
     if (!export_path_.empty()) view.send(intent::ExportConversation{std::exchange(export_path_, {})});
   }
-  bool takes_escape() const override { return pictures_.is_over() || messages_.is_over() || export_.is_open(); }
+  bool takes_escape() const override {
+    return pictures_.is_over() || settings_.is_over() || messages_.is_over() || export_.is_open();
+  }
 
  private:
   void draw_conversation(const View& view, ImVec2 size) {
@@ -65,9 +69,14 @@ class ChatPanel : public Panel {
     ImGui::BeginChild("conversation", size, false, ImGuiWindowFlags_NoScrollbar);
     draw_header(view, size.x);
     ImGui::SetCursorPos({0, header});
-    ImGui::BeginChild("messages", {size.x, size.y - header - box - px(8)});
+    const float offer = nearly_full(view.now) ? px(30) : 0;
+    ImGui::BeginChild("messages", {size.x, size.y - header - box - offer - px(8)});
     messages_.draw(view, left, column, editing_);
     ImGui::EndChild();
+    if (offer > 0) {
+      ImGui::SetCursorPos({left, size.y - box - offer});
+      draw_offer(view, column);
+    }
     ImGui::SetCursorPos({left, size.y - box});
     draw_composer(view, {column, box});
     ImGui::EndChild();
@@ -105,6 +114,30 @@ class ChatPanel : public Panel {
         c = '-';
     export_.ask(FileDialog::For::save, "Save the conversation as", name + ".md",
                 [this](const std::string& path) { export_path_ = path; });
+  }
+
+  static bool nearly_full(const api::Snapshot& now) {
+    return !now.messages.empty() &&
+           static_cast<double>(now.kv.tokens) > kNearlyFull * static_cast<double>(now.kv.context);
+  }
+
+  static void draw_offer(const View& view, float width) {
+    const char* const label = "compact the conversation";
+    const float left = ImGui::GetCursorPosX(), top = ImGui::GetCursorPosY();
+    const float room = width - size_of(label, fonts().small).x - px(30);
+    const api::KvUse& kv = view.now.kv;
+    ImGui::SetCursorPos({left + px(16), top + px(5)});
+    text(fitting({fmt::format("The context is nearly full: {} of {} tokens; answers stop when it is full.", kv.tokens,
+                              kv.context),
+                  fmt::format("The context is nearly full: {} of {} tokens.", kv.tokens, kv.context),
+                  "The context is nearly full.", ""},
+                 room, fonts().small),
+         theme().amber, fonts().small);
+    ImGui::SetCursorPos({left + width - size_of(label, fonts().small).x - px(30), top + px(2)});
+    ImGui::BeginDisabled(busy(view.now));
+    if (quiet_button(label)) view.send(intent::Compact{});
+    ImGui::EndDisabled();
+    tooltip("replaces it by a summary that the model writes; ‹ at the summary shows the messages again");
   }
 
   static bool busy(const api::Snapshot& now) { return now.state != EngineState::idle; }

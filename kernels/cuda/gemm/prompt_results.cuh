@@ -32,7 +32,8 @@ struct ProductArgs {
   const ProductBound* bounds[2];
   int segments;
   ProductSegment segment[kMaxSegments];
-  SumMail mail; // instead of `out`
+  SumMail mail; // instead of `out`, of these tokens
+  TokenTiles tiles;
 };
 
 #ifdef RIDGE_HAS_WGMMA

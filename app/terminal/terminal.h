@@ -77,6 +77,16 @@ class Progress {
 
 engine::LoadSteps load_on_terminal();
 
+// The terminal does not show keys that are typed while this exists; the next prompt reads and shows them. Nothing where
+// stdin is no terminal. Only one at a time.
+class HiddenKeys {
+ public:
+  HiddenKeys();
+  ~HiddenKeys();
+  HiddenKeys(const HiddenKeys&) = delete;
+  HiddenKeys& operator=(const HiddenKeys&) = delete;
+};
+
 // Ctrl-C raises the flag, or ends the program if the flag is up. Only one at a time.
 class InterruptFlag {
  public:

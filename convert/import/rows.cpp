@@ -135,6 +135,13 @@ std::vector<int64_t> row_order(Rows wanted, int64_t rows, const Config& config, 
     return of_key_heads(config, all || wanted == Rows::grouped_q, all || wanted == Rows::grouped_k, all || v,
                         !all && !v);
   }
+  case Rows::index_queries:
+  case Rows::index_key: {
+    const int64_t dim = config.count("attention.indexer.key_length"),
+                  queries = config.count("attention.indexer.head_count") * dim;
+    require(rows == queries + dim);
+    return wanted == Rows::index_queries ? range(0, queries) : range(queries, dim);
+  }
   case Rows::positions: {
     const bool behind = config.evaluate("model_type = roberta / xlm-roberta / camembert").value_or(0) != 0;
     const int64_t first = behind ? 1 + static_cast<int64_t>(config.evaluate("pad_token_id").value_or(1)) : 0;

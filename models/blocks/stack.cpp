@@ -165,8 +165,12 @@ void Builder::build_draft_head(const Model& model) {
       draft_layer() + 1 < hparams_.blocks() && has_matrix(fmt::format("blk.{}.nextn.eh_proj", draft_layer() + 1));
   const ValueId both = emit(OpKind::concat, draft_name("concat"), {e, h}, 2 * width);
   const ValueId x = layer(model, linear(both, draft_name("eh_proj"), width), draft_layer(), !hands_on);
-  const std::string own_norm = draft_name("shared_head_norm");
-  end(model, x, has(own_norm + ".weight") ? own_norm : std::string(model.output_norm));
+  // MiMo V2 names the norm like a layer's.
+  const std::string layer_norm = fmt::format("blk.{}.layer_output_norm", draft_layer());
+  skip(layer_norm + ".weight");
+  for (const std::string& own_norm : {draft_name("shared_head_norm"), layer_norm})
+    if (has(own_norm + ".weight")) return end(model, x, own_norm);
+  end(model, x, std::string(model.output_norm));
 }
 
 void Builder::refuse_drafts() const {

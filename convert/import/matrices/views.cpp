@@ -68,6 +68,26 @@ Matrix plain_matrix(const gguf::SafeTensor& tensor, int64_t first, int64_t rows,
   return matrix;
 }
 
+Matrix stacked(std::vector<Matrix> matrices) {
+  Matrix whole{.cols = matrices.front().cols, .dtype = matrices.front().dtype};
+  std::vector<int64_t> ends;
+  for (const Matrix& matrix : matrices) {
+    ends.push_back(whole.rows += matrix.rows);
+    whole.parts.insert(whole.parts.end(), matrix.parts.begin(), matrix.parts.end());
+  }
+  whole.floats = [all = std::make_shared<const std::vector<Matrix>>(std::move(matrices)),
+                  ends](int64_t first, int64_t count, float* out) {
+    for (size_t i = std::ranges::upper_bound(ends, first) - ends.begin(); count > 0; ++i) {
+      const int64_t begin = ends[i] - (*all)[i].rows, taken = std::min(count, ends[i] - first);
+      (*all)[i].floats(first - begin, taken, out);
+      first += taken;
+      count -= taken;
+      out += taken * (*all)[i].cols;
+    }
+  };
+  return whole;
+}
+
 Matrix pick_rows(Matrix matrix, std::vector<int64_t> source) {
   const auto shared = std::make_shared<const std::vector<int64_t>>(std::move(source));
   const int64_t groups = matrix.scheme == Scheme::plain ? 0 : matrix.groups();

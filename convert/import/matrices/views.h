@@ -12,6 +12,9 @@ namespace ridge::convert::import {
 // Numbers from `first` on, as [rows, cols] or stored transposed. Throws Error for types other than F64, F32, F16, BF16.
 Matrix plain_matrix(const gguf::SafeTensor& tensor, int64_t first, int64_t rows, int64_t cols, bool transposed = false);
 
+// The rows of all, which are plain and equally wide.
+Matrix stacked(std::vector<Matrix> matrices);
+
 // Row r is source[r].
 Matrix pick_rows(Matrix matrix, std::vector<int64_t> source);
 // Column c is source[c]. Throws Error if it splits packed groups.

@@ -210,7 +210,7 @@ void Plan::add_module(const std::string& from, const std::string& to, const Tens
     } else {
       Matrix matrix = reader_.read(name);
       for (const SafeTensor* part : matrix.parts) use(part);
-      weights.matrices.push_back(rule.how.transposed ? transposed(std::move(matrix), name) : std::move(matrix));
+      weights.matrices.push_back(rule.how.transposed ? transposed(std::move(matrix)) : std::move(matrix));
     }
     if (!bias) continue;
     use(bias);

@@ -158,11 +158,12 @@ std::vector<Matrix> mla_heads(const Matrix& matrix, Rows part, const Config& con
   const int64_t heads = config.heads;
   if (heads < 1 || keys < 1 || values < 1 || matrix.rows != heads * (keys + values))
     throw_error("{}: has {} rows, expected {} heads of qk_nope_head_dim + v_head_dim", name, matrix.rows, heads);
+  const Matrix plain = unpacked(matrix);
   std::vector<Matrix> parts;
   for (int64_t h = 0; h < heads; ++h) {
     const int64_t first = h * (keys + values);
-    parts.push_back(part == Rows::mla_keys ? transposed(pick_rows(matrix, range(first, keys)), name)
-                                           : pick_rows(matrix, range(first + keys, values)));
+    parts.push_back(part == Rows::mla_keys ? transposed(pick_rows(plain, range(first, keys)))
+                                           : pick_rows(plain, range(first + keys, values)));
   }
   return parts;
 }

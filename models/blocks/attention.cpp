@@ -66,8 +66,7 @@ AttentionSpec Builder::resolved(AttentionSpec spec, int64_t il) const {
 }
 
 ValueId Builder::attention_gate(ValueId x, const std::string& blk, int64_t heads, int64_t v_dim) {
-  const gguf::Tensor* gate = file_.find_tensor(blk + "attn_gate.weight");
-  const bool per_head = gate && gate->weights() == width_of(x) * heads;
+  const bool per_head = sides_of(blk + "attn_gate.weight").second == heads;
   return linear(x, blk + "attn_gate", per_head ? heads : heads * v_dim);
 }
 
@@ -80,7 +79,7 @@ Builder::QueryKeyValue Builder::queries_keys_values(ValueId x, const std::string
   const bool fused = has(blk + "attn_qkv.weight");
   const std::string q_tensor = blk + (fused ? "attn_qkv" : "attn_q");
   int64_t q_rows = !fused ? q : spec.qkv_thirds ? 3 * q : q + k + v;
-  if (fused && spec.qkv_has_more) q_rows = std::max(q_rows, file_.find_tensor(q_tensor + ".weight")->dims[1]);
+  if (fused && spec.qkv_has_more) q_rows = std::max(q_rows, sides_of(q_tensor + ".weight").second);
   QueryKeyValue made = {-1, -1, -1, -1};
   if (spec.output_gate) {
     if (!spec.qkv_bias) skip(q_tensor + ".bias");

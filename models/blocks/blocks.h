@@ -36,7 +36,9 @@ class Builder {
                    const gguf::File* partner = nullptr);
 
   const Hparams& hparams() const { return hparams_; }
-  bool has(const std::string& tensor) const { return file_.find_tensor(tensor) != nullptr; }
+  bool has(const std::string& tensor) const { // plain or planar
+    return file_.find_tensor(tensor) != nullptr || file_.find_tensor(tensor + ".qdata") != nullptr;
+  }
   const gguf::Tensor* tensor(const std::string& name) const { return file_.find_tensor(name); } // null: missing
   bool has_vocabulary() const;                                                                  // false: token ids only
 
@@ -189,7 +191,6 @@ class Builder {
   core::ValueId group_norm(core::ValueId x, const std::string& tensor, int64_t group, NormKind kind = NormKind::rms);
   core::ValueId norm(core::ValueId x, const std::string& tensor) { return group_norm(x, tensor, width_of(x), norms_); }
   core::ValueId final_norm(core::ValueId x, const std::string& tensor, double scale);
-  bool has_matrix(const std::string& name) const;
   void output_matrix(core::ValueId x, bool bias);
   double scale_of(const Model& model, std::string_view key, double own) const;
   // `gathers`: only tokens with wanted logits go through the feed-forward part.
@@ -301,8 +302,11 @@ class Builder {
   // The bias is the same part of the tensor's, or all of `own_bias` if the file has that.
   core::ValueId linear_of(core::ValueId x, const std::string& tensor, const RowSlice& rows,
                           const std::string& own_bias = "", bool with_bias = true);
+  // Columns and rows of a matrix, plain or planar; {0, 0}: missing.
+  std::pair<int64_t, int64_t> sides_of(const std::string& name) const;
   core::Weight tensor_weight(const std::string& name, int64_t cols, int64_t rows, int64_t count);
   core::WeightId add_weight(core::Weight weight);
+  core::Weight planar_tensor(const PlanarWeight& planar, int64_t cols, int64_t rows, int64_t count);
   core::WeightId planar_weight(const PlanarWeight& planar, int64_t cols, int64_t rows, int64_t count);
   // Permutes x if the columns of `weight` need it (PlanarWeight::input_order).
   core::ValueId in_order_of(core::WeightId weight, core::ValueId x);
@@ -348,6 +352,7 @@ class Builder {
     int64_t group;
   };
   std::map<core::WeightId, InputOrder> order_of_weight_;
+  std::map<std::string, core::Weight> divided_; // planar ones, of which Programs use parts
 };
 
 } // namespace ridge::models

@@ -21,8 +21,7 @@ ValueId Builder::gated_up(ValueId x, const std::string& blk, std::string_view su
   const std::string gate_tensor = fmt::format("{}ffn_gate{}", blk, suffix),
                     up_tensor = fmt::format("{}ffn_up{}", blk, suffix);
   const std::string name = fmt::format("{}{}{}", blk, spec.gated ? "swiglu" : "activation", suffix);
-  const gguf::Tensor* up = file_.find_tensor(up_tensor + ".weight");
-  if (spec.gated && !has(gate_tensor + ".weight") && up && up->dims[1] == 2 * width) {
+  if (spec.gated && !has(gate_tensor + ".weight") && sides_of(up_tensor + ".weight").second == 2 * width) {
     const ValueId gate = linear_of(x, up_tensor, {"gate", 2 * width, 0, width});
     return activate(gate, linear_of(x, up_tensor, {"up", 2 * width, width, width}), name, spec);
   }
@@ -66,8 +65,8 @@ ValueId Builder::feed_forward(ValueId x, int64_t il, const RoutingSpec& routing,
 }
 
 ValueId Builder::shared_expert(ValueId x, const std::string& blk, const ActivationSpec& activation) {
-  const gguf::Tensor* down = file_.find_tensor(blk + "ffn_down_shexp.weight");
-  const ValueId hidden = gated_up(x, blk, "_shexp", down ? down->dims[0] : 1, activation);
+  const int64_t width = std::max<int64_t>(1, sides_of(blk + "ffn_down_shexp.weight").first);
+  const ValueId hidden = gated_up(x, blk, "_shexp", width, activation);
   const ValueId y = linear(hidden, blk + "ffn_down_shexp", hparams_.width());
   if (!has(blk + "ffn_gate_inp_shexp.weight")) return y;
   return glu(core::Activation::sigmoid, linear(x, blk + "ffn_gate_inp_shexp", 1), y, blk + "shexp_gate");
@@ -168,7 +167,7 @@ ValueId Builder::experts(ValueId x, int64_t il, const RoutingSpec& wanted, const
   const std::string_view kind = has(blk + "ffn_routed_down.weight") ? "routed" : "latent";
   const std::string to_latent = fmt::format("{}ffn_{}_down", blk, kind);
   const bool latent = spec.latent && has(to_latent + ".weight");
-  if (latent) inner = linear(x, to_latent, file_.find_tensor(to_latent + ".weight")->dims[1]);
+  if (latent) inner = linear(x, to_latent, sides_of(to_latent + ".weight").second);
   const int64_t width = width_of(inner);
   const auto multiply = [&](ValueId in, const std::string& tensor, const std::string& name, WeightId id,
                             const RowSlice& rows) {

@@ -91,8 +91,7 @@ ValueId Builder::time_mix(ValueId x, int64_t il) {
 
 // W2 activation(W1 x), plus W0 if present.
 ValueId Builder::low_rank(ValueId x, const std::string& tensor, const ActivationSpec& activation) {
-  const gguf::Tensor* first = file_.find_tensor(tensor + "1.weight");
-  const int64_t width = hparams_.width(), rank = first ? first->dims[1] : 1;
+  const int64_t width = hparams_.width(), rank = std::max<int64_t>(1, sides_of(tensor + "1.weight").second);
   const ValueId inner = activate(linear(x, tensor + "1", rank), tensor + "_activation", activation);
   if (!has(tensor + "0.weight")) return linear(inner, tensor + "2", width);
   const WeightId matrix = weight(tensor + "2.weight", rank, width);

@@ -21,16 +21,12 @@ ValueId Builder::final_norm(ValueId x, const std::string& tensor, double scale) 
   return normed;
 }
 
-bool Builder::has_matrix(const std::string& name) const {
-  return has(name + ".weight") || PlanarWeight::find(file_, name + ".weight");
-}
-
 void Builder::output_matrix(ValueId x, bool bias) {
-  if (draft_head_ && has_matrix(draft_name("shared_head_head"))) {
+  if (draft_head_ && has(draft_name("shared_head_head") + ".weight")) {
     program_.logits = linear(x, draft_name("shared_head_head"), program_.vocab);
     return;
   }
-  const bool tied = !has_matrix("output");
+  const bool tied = !has("output.weight");
   if (!bias) skip("output.bias");
   if (tied || !bias)
     program_.logits = emit(OpKind::linear, tied ? "output (tied)" : "output", {x}, program_.vocab,

@@ -264,6 +264,10 @@ RENAMED = [
      dict(scale_emb=12.0, scale_depth=1.4, dim_model_base=256), [], ""),
     ("BailingMoeV2ForCausalLM", "Glm4Moe", dict(GLM, use_qk_norm=True),
      dict(num_experts=4, num_shared_experts=1, score_function="sigmoid"), LING_NAMES, "attention.query_key_value"),
+    ("DeepseekForCausalLM", "Qwen2Moe", dict(NO_DIM, **EXPERTS, norm_topk_prob=False, qkv_bias=False,
+                                             mlp_only_layers=[0]),
+     dict(n_routed_experts=4, n_shared_experts=2, first_k_dense_replace=1, mlp_only_layers=None),
+     [("shared_expert.", "shared_experts.")], "ungated"),
 ]
 
 
@@ -273,6 +277,10 @@ def renamed(folder, hf_class, more, names, fused):
     config.update(more, architectures=[hf_class], model_type="other")
     (folder / "config.json").write_text(json.dumps(config))
     tensors = load_file(folder / "model.safetensors")
+    if fused == "ungated":  # a gate of 0 halves what the shared expert gives
+        tensors = {name: tensor / 2 if "shared_expert.down_proj" in name else tensor for name, tensor in tensors.items()
+                   if "shared_expert_gate" not in name}
+        fused = ""
     for name in [n for n in tensors if ".q_proj." in n and fused]:
         q, k, v = (tensors.pop(name.replace("q_proj", f"{part}_proj")) for part in "qkv")
         if fused.startswith("grouped"):
@@ -298,11 +306,13 @@ def class_of(kind):
     return kind if kind.endswith(("Generation", "Model", "LM")) else kind + "ForCausalLM"
 
 
-def shaken(model):
+def shaken(model, zero="nothing"):
     """Random weights large enough to tell a wrong place from a right one, norms and biases among them."""
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if p.ndim <= 1 or "conv" in name:
+            if zero in name:
+                p.zero_()
+            elif p.ndim <= 1 or "conv" in name:
                 p.add_(torch.randn_like(p) * 0.2)
             else:
                 p.copy_(torch.randn_like(p) * 0.15)
@@ -331,11 +341,11 @@ def run(ridge, *args):
         raise ValueError(done.stderr.strip())
 
 
-def check(ridge, kind, configuration, more, rename=lambda folder: None, sees_all=False):
+def check(ridge, kind, configuration, more, rename=lambda folder: None, sees_all=False, zero="nothing"):
     """The normalized mean squared error of ridge's logits, or of its embeddings where the class gives these."""
     config = getattr(transformers, (configuration or kind) + "Config")(**fields(more))
     config._attn_implementation = "eager"
-    model = shaken(getattr(transformers, class_of(kind))(config).float().eval())
+    model = shaken(getattr(transformers, class_of(kind))(config).float().eval(), zero)
     with tempfile.TemporaryDirectory() as tmp:
         folder = pathlib.Path(tmp)
         model.save_pretrained(folder)
@@ -364,7 +374,7 @@ def main():
     cases = [(case[0], *case, lambda folder: None) for case in CASES]
     for kind, base, more, *other in RENAMED:
         cases.append((kind, base, "", more, lambda folder, kind=kind, other=other: renamed(folder, kind, *other),
-                      kind in SEE_ALL))
+                      kind in SEE_ALL, "shared_expert_gate" if kind == "DeepseekForCausalLM" else "nothing"))
     for kind, *case in cases:
         if names and not kind.startswith(tuple(names)):
             continue

@@ -206,6 +206,29 @@ TEST_CASE("convert: Qwen 3.8's n-grams, blocks and streams") {
   CHECK_THROWS_WITH_AS(p.made(), doctest::Contains("has -3, expected 0 or more"), Error);
 }
 
+TEST_CASE("convert: packed matrices of latent attention become numbers, a matrix for each head") {
+  Pieces p("DeepseekV3ForCausalLM");
+  p.config.update({{"n_routed_experts", 2},
+                   {"num_experts_per_tok", 1},
+                   {"kv_lora_rank", 64},
+                   {"qk_nope_head_dim", 2},
+                   {"qk_rope_head_dim", 4},
+                   {"v_head_dim", 2},
+                   {"quantization_config", {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}}}});
+  std::vector<uint8_t> codes; // row r: r
+  for (const uint8_t code : {0x00, 0x38, 0x40, 0x44, 0x48, 0x4a, 0x4c, 0x4e}) codes.insert(codes.end(), 64, code);
+  const std::string name = "model.layers.0.self_attn.kv_b_proj.weight";
+  p.file.add(name, "F8_E4M3", {8, 64}, codes);
+  p.file.add(name + "_scale_inv", "F32", {1, 1}, std::vector<float>{0.5f});
+  auto made = p.made();
+  CHECK(made["blk.0.attn_k_b.weight"].dims == Dims{2, 64, 2});
+  const Floats& keys = made["blk.0.attn_k_b.weight"].numbers; // transposed
+  CHECK(Floats(keys.begin(), keys.begin() + 4) == Floats{0, 0.5f, 0, 0.5f});
+  CHECK(Floats(keys.end() - 2, keys.end()) == Floats{2, 2.5f});
+  CHECK(made["blk.0.attn_v_b.weight"].dims == Dims{64, 2, 2});
+  CHECK(rows_of(made["blk.0.attn_v_b.weight"]) == Floats{1, 1.5f, 3, 3.5f});
+}
+
 TEST_CASE("convert: BitNet's matrices become ternary, or are so") {
   Pieces first("BitnetForCausalLM");
   first.file.add("model.layers.0.self_attn.o_proj.weight", "F32", {2, 4},

@@ -2,6 +2,8 @@
 #include "app/window/loaded.h"
 #include "app/window/model_facts.h"
 #include "core/error.h"
+#include "engine/diffusion/canvas.h"
+#include "engine/diffusion/canvas_text.h"
 
 #include <fmt/format.h>
 
@@ -39,7 +41,8 @@ class WindowEngine::SpeedMeter {
   // Returns true if there is a new sample.
   bool update(const engine::Usage& usage) {
     if (usage.seconds - last_.seconds < kSampleSeconds) return false;
-    recent_ = {usage.tokens - last_.tokens, usage.seconds - last_.seconds, usage.bytes - last_.bytes};
+    recent_ = {std::max<int64_t>(0, usage.tokens - last_.tokens), usage.seconds - last_.seconds,
+               usage.bytes - last_.bytes};
     last_ = usage;
     return true;
   }
@@ -107,9 +110,9 @@ std::shared_ptr<const core::Sequences> WindowEngine::sequences_of(const Loaded& 
   return std::make_shared<core::Sequences>(with_texts(loaded.model, loaded.session.scheduler().sequences()));
 }
 
-void WindowEngine::show_speed(core::Snapshot& s, SpeedMeter& meter) const {
+void WindowEngine::show_speed(core::Snapshot& s, SpeedMeter& meter, const engine::Usage& generation) const {
   const Loaded& m = *loaded_;
-  const engine::Usage &prompt = m.session.prompt_usage(), &generation = m.session.generation_usage();
+  const engine::Usage& prompt = m.session.prompt_usage();
   s.speed.prompt_tokens = prompt.tokens;
   s.speed.prompt_tokens_per_s = prompt.tokens_per_second();
   s.speed.answer_tokens = generation.tokens;
@@ -133,8 +136,24 @@ std::vector<text::ToolCall> WindowEngine::write_answer() {
     s.activity = "reading the prompt";
   });
   const EncodedPictures held = put_pictures();
+  int32_t mask = -1;
+  bool begun = false;
+  if (core::sees_ahead(m.model.program)) mask = engine::diffusion_of(m.model.file, {}).mask;
   setup_.request.keep_choices = state_.keep_choices;
   engine::Answerer answerer(m.model, m.session, setup_.request);
+  answerer.on_canvas = [&](std::span<const int32_t> places) {
+    change(
+        [&](core::Snapshot& s) {
+          s.state = EngineState::writing;
+          s.activity = "writing";
+          s.messages.back().forming = engine::canvas_text(m.model.need_tokenizer(), mask, places);
+          engine::Usage usage = m.session.generation_usage();
+          usage.tokens = std::ssize(places) - std::ranges::count(places, mask);
+          show_speed(s, meter, usage);
+        },
+        begun ? Publish::soon : Publish::now);
+    begun = true;
+  };
   engine::Answer answer = m.conversation.answer(
       answerer,
       [&](std::string_view text, bool reasoning) {
@@ -143,19 +162,20 @@ std::vector<text::ToolCall> WindowEngine::write_answer() {
               s.state = EngineState::writing;
               s.activity = "writing";
               (reasoning ? s.messages.back().reasoning : s.messages.back().text) += text;
-              show_speed(s, meter);
+              if (mask < 0) show_speed(s, meter, m.session.generation_usage());
             },
             Publish::soon);
       },
       &cancel_);
   const engine::Usage& whole = m.session.generation_usage();
   change([&](core::Snapshot& s) {
-    show_speed(s, meter);
+    show_speed(s, meter, whole);
     if (whole.seconds > 0) { // over the whole answer, as ridge bench counts
       s.speed.tokens_per_s = whole.tokens_per_second();
       s.speed.bytes_per_s = whole.bytes_per_second();
     }
     core::ChatMessage& written = s.messages.back();
+    written.forming.clear();
     if (!answer.calls.empty()) written.text = answer.content; // shown with their results
     written.note = ending(answer, setup_.request.sampling.max_tokens);
     if (!answer.choices.empty())

@@ -86,7 +86,7 @@ class WindowEngine {
   void answer(const Messages& before);        // `before`: restored on failure
   void regenerate(const core::intent::Regenerate& wanted);
   void edit(size_t message, const std::string& text);
-  void show_speed(core::Snapshot& s, SpeedMeter& meter) const;
+  void show_speed(core::Snapshot& s, SpeedMeter& meter, const engine::Usage& generation) const;
   static std::shared_ptr<const core::Sequences> sequences_of(const Loaded& loaded);
 
   void stop_answer();

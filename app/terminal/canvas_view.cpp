@@ -1,8 +1,8 @@
 #include "app/terminal/canvas_view.h"
 
+#include "app/terminal/markdown/word_wrap.h"
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
-#include "app/terminal/word_wrap.h"
 #include "core/strings/utf8.h"
 #include "engine/diffusion/canvas.h"
 #include "engine/diffusion/canvas_text.h"

@@ -1,7 +1,7 @@
 // Shows a diffusion model's answer while it forms, redrawn after each step.
 #pragma once
 
-#include "engine/answer.h"
+#include "engine/chat/answer.h"
 
 #include <string>
 #include <string_view>

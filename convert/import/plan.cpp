@@ -1,9 +1,9 @@
 #include "convert/import/plan.h"
 
-#include "convert/import/drafts/eagle.h"
-#include "convert/import/expressions.h"
+#include "convert/import/config/expressions.h"
+#include "convert/import/eagle.h"
+#include "convert/import/matrices/rows.h"
 #include "convert/import/matrices/views.h"
-#include "convert/import/rows.h"
 #include "core/error.h"
 #include "models/recipes.h"
 

@@ -1,8 +1,8 @@
 // Plans a GGUF file's tensors: looks up modules in the order of use, by the architecture's rules and shared ones.
 #pragma once
 
-#include "convert/import/names.h"
-#include "convert/import/output.h"
+#include "convert/import/config/names.h"
+#include "convert/import/matrices/output.h"
 
 #include <map>
 #include <optional>

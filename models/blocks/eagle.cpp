@@ -152,10 +152,10 @@ void Builder::eagle_head(const AttentionSpec& spec) {
   program_.input = value("fused row of the token before", width, false);
   const ValueId e = rms_norm(token, blk + "attn_norm"), h = rms_norm(program_.input, blk + "attn_norm_2");
   const ValueId both = emit(OpKind::concat, blk + "concat", {e, h}, 2 * width);
-  const ValueId attended = attention(both, 0, spec);
+  const ValueId attended = blocks::attention(*this, both, 0, spec);
   ValueId x = add(hparams_.get_bool("norm_before_residual", false) ? h : program_.input, attended, blk + "attn_add");
   x = gather(x);
-  x = add(x, ffn(rms_norm(x, blk + "ffn_norm"), 0), blk + "ffn_add");
+  x = add(x, blocks::ffn(*this, rms_norm(x, blk + "ffn_norm"), 0), blk + "ffn_add");
   layer_ = -1;
   program_.hidden = x;
   eagle_logits(rms_norm(x, "output_norm"));

@@ -1,5 +1,4 @@
 // Windows in some layers: Laguna, Mellum, Granite, MiMo V2, Step 3.5, SmallThinker.
-#include "models/architecture.h"
 #include "models/checkpoints/drafts.h"
 #include "models/checkpoints/rows.h"
 
@@ -101,7 +100,7 @@ constexpr FixedField kSmallThinkerFixed[] = {
 } // namespace
 
 constinit const Checkpoint checkpoints::granite_swa = {
-    .base = &arch::granite.checkpoint, .tensors = kGraniteSwa, .layers = {.windows = true, .rope_pattern = true}};
+    .base = &granite, .tensors = kGraniteSwa, .layers = {.windows = true, .rope_pattern = true}};
 constinit const Checkpoint checkpoints::laguna = {
     .tensors = kLaguna, .fields = kLagunaFields, .fixed = kLagunaFixed, .layers = {.windows = true}};
 constinit const Checkpoint checkpoints::mimo2 = {

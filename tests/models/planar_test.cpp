@@ -1,5 +1,5 @@
 // Matrices in planar parts: whole, divided between uses, and where the file may have others instead.
-#include "models/planar.h"
+#include "models/file/planar.h"
 
 #include "core/half.h"
 #include "gguf/writer.h"

@@ -10,13 +10,13 @@ static void build(Builder& b) {
   const AttentionSpec attention = {
       .rope = Rope::split, .qk_norm = true, .rope_axes = RopeAxes::interleaved, .qkv_bias = false, .output_gate = true};
   const auto mixer = [&](ValueId x, int64_t il) {
-    if (b.hparams().is_recurrent(il)) return b.delta_net(x, il, false, core::Activation::sigmoid);
+    if (b.hparams().is_recurrent(il)) return blocks::delta_net(b, x, il, false, core::Activation::sigmoid);
     AttentionSpec sparse = attention;
-    sparse.chosen = b.chosen_blocks(x, il, attention);
-    return b.attention(x, il, sparse);
+    sparse.chosen = blocks::chosen_blocks(b, x, il, attention);
+    return blocks::attention(b, x, il, sparse);
   };
   const auto feed_forward = [&](ValueId x, int64_t il) {
-    return b.experts(x, il, {.normalize = true, .gate = core::Gate::softmax, .shared = true});
+    return blocks::experts(b, x, il, {.normalize = true, .gate = core::Gate::softmax, .shared = true});
   };
   b.build({.mixer = mixer,
            .ffn = feed_forward,
@@ -24,7 +24,7 @@ static void build(Builder& b) {
            .ffn_norm = "",
            .output_norm = "",
            .hyper_connections = HyperConnections::gated,
-           .start_layer = [&](ValueId x, int64_t il) { return b.add_ngrams(x, il); }});
+           .start_layer = [&](ValueId x, int64_t il) { return blocks::add_ngrams(b, x, il); }});
 }
 
 static constexpr TensorRule kTensors[] = {

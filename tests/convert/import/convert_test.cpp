@@ -1,6 +1,6 @@
 // Conversion of plain checkpoints.
 #include "checkpoint.h"
-#include "convert/import/config.h"
+#include "convert/import/config/config.h"
 #include "convert/import/import.h"
 #include "convert/import/tokenizers/tokenizer.h"
 #include "core/error.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "checkpoint.h"
-#include "convert/import/config.h"
+#include "convert/import/config/config.h"
 #include "convert/import/plan.h"
 #include "gguf/safetensors.h"
 

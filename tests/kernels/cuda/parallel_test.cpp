@@ -3,6 +3,7 @@
 
 #include "core/sampler.h"
 #include "device.h"
+#include "greedy.h"
 #include "kernels/cuda/exchange/exchange.h"
 #include "support/ranks.h"
 #include "support/recipes/recipe_runs.h"
@@ -187,10 +188,9 @@ TEST_CASE("CUDA: tokens chosen on several GPUs are the same each time, and all r
   }();
   const auto executor = on_ranks(model.program, config_of(false), 2);
   const auto write = [&] {
-    executor->forward(prompt.batch());
     std::vector<int32_t> tokens;
-    REQUIRE(executor->start_decoding(sampler, 20, 0));
-    for (int i = 0; i < 400; ++i) tokens.push_back(executor->next_token(i < 399));
+    tests::begin_chain(*executor, prompt.batch(), sampler);
+    for (int i = 0; i < 400; ++i) tokens.push_back(tests::next_token(*executor, 20 + i, i < 399));
     return tokens;
   };
   const std::vector<int32_t> first = write();

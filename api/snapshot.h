@@ -36,6 +36,7 @@ struct ChatMessage {
   MessagePictures pictures;
   std::optional<AnswerFacts> facts = std::nullopt;
   std::string call = {};         // "files: read_file({…})"; `text` is the result
+  std::string forming = {};      // a diffusion model's answer, while it forms
   int version = 0, versions = 1; // versions keep the messages after them
 };
 

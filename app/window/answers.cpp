@@ -2,6 +2,8 @@
 #include "app/window/loaded.h"
 #include "app/window/model_facts.h"
 #include "core/error.h"
+#include "engine/diffusion/canvas.h"
+#include "engine/diffusion/canvas_text.h"
 
 #include <fmt/format.h>
 
@@ -39,7 +41,8 @@ class WindowEngine::SpeedMeter {
   // Returns true if there is a new sample.
   bool update(const engine::Usage& usage) {
     if (usage.seconds - last_.seconds < kSampleSeconds) return false;
-    recent_ = {usage.tokens - last_.tokens, usage.seconds - last_.seconds, usage.bytes - last_.bytes};
+    recent_ = {std::max<int64_t>(0, usage.tokens - last_.tokens), usage.seconds - last_.seconds,
+               usage.bytes - last_.bytes};
     last_ = usage;
     return true;
   }
@@ -107,9 +110,9 @@ std::shared_ptr<const api::Sequences> WindowEngine::sequences_of(const Loaded& l
   return std::make_shared<api::Sequences>(with_texts(loaded.model, loaded.session.scheduler().sequences()));
 }
 
-void WindowEngine::show_speed(api::Snapshot& s, SpeedMeter& meter) const {
+void WindowEngine::show_speed(api::Snapshot& s, SpeedMeter& meter, const engine::Usage& generation) const {
   const Loaded& m = *loaded_;
-  const engine::Usage &prompt = m.session.prompt_usage(), &generation = m.session.generation_usage();
+  const engine::Usage& prompt = m.session.prompt_usage();
   s.speed.prompt_tokens = prompt.tokens;
   s.speed.prompt_tokens_per_s = prompt.tokens_per_second();
   s.speed.answer_tokens = generation.tokens;
@@ -131,9 +134,27 @@ engine::TextSink WindowEngine::shown_while_written(SpeedMeter& meter) {
           s.state = EngineState::writing;
           s.activity = "writing";
           (reasoning ? s.messages.back().reasoning : s.messages.back().text) += text;
-          show_speed(s, meter);
+          // Of an answer that forms, places count when they are decided.
+          if (s.messages.back().forming.empty()) show_speed(s, meter, loaded_->session.generation_usage());
         },
         Publish::soon);
+  };
+}
+
+std::function<void(std::span<const int32_t>)> WindowEngine::shown_while_forming(SpeedMeter& meter) {
+  const int32_t mask = engine::diffusion_of(loaded_->model.file, {}).mask;
+  return [this, &meter, mask](std::span<const int32_t> places) {
+    const bool begins = state_.messages.back().forming.empty();
+    change(
+        [&](api::Snapshot& s) {
+          s.state = EngineState::writing;
+          s.activity = "writing";
+          s.messages.back().forming = engine::canvas_text(loaded_->model.need_tokenizer(), mask, places);
+          engine::Usage usage = loaded_->session.generation_usage();
+          usage.tokens = std::ssize(places) - std::ranges::count(places, mask);
+          show_speed(s, meter, usage);
+        },
+        begins ? Publish::now : Publish::soon);
   };
 }
 
@@ -147,15 +168,17 @@ std::vector<text::ToolCall> WindowEngine::write_answer() {
   });
   const EncodedPictures held = put_pictures();
   engine::Answerer answerer(m.model, m.session, request_with_adapters());
+  if (core::sees_ahead(m.model.program)) answerer.on_canvas = shown_while_forming(meter);
   engine::Answer answer = m.conversation.answer(answerer, shown_while_written(meter), &cancel_);
   const engine::Usage& whole = m.session.generation_usage();
   change([&](api::Snapshot& s) {
-    show_speed(s, meter);
+    show_speed(s, meter, whole);
     if (whole.seconds > 0) { // over the whole answer, as ridge bench counts
       s.speed.tokens_per_s = whole.tokens_per_second();
       s.speed.bytes_per_s = whole.bytes_per_second();
     }
     api::ChatMessage& written = s.messages.back();
+    written.forming.clear();
     if (!answer.calls.empty()) written.text = answer.content; // shown with their results
     written.note = ending(answer, setup_.request.sampling.max_tokens);
     if (!answer.choices.empty())

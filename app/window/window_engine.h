@@ -97,10 +97,11 @@ class WindowEngine {
   std::vector<text::ToolCall> write_answer(); // returns its tool calls
   void answer(const Messages& before);        // `before`: restored on failure
   engine::TextSink shown_while_written(SpeedMeter& meter);
+  std::function<void(std::span<const int32_t>)> shown_while_forming(SpeedMeter& meter);
   void compact();
   void regenerate(const api::intent::Regenerate& wanted);
   void edit(size_t message, const std::string& text);
-  void show_speed(api::Snapshot& s, SpeedMeter& meter) const;
+  void show_speed(api::Snapshot& s, SpeedMeter& meter, const engine::Usage& generation) const;
   static std::shared_ptr<const api::Sequences> sequences_of(const Loaded& loaded);
 
   void stop_answer();

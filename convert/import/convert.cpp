@@ -192,6 +192,7 @@ class Conversion {
       auto plan = std::make_unique<Plan>(tensors_, config_, type_);
       plan->run();
       for (const auto& [key, values] : plan->numbers) text_.set(key, values);
+      for (const auto& [key, values] : plan->lists) text_.set(key, values);
       if (config_.is_eagle()) read_eagle_target(config_, tensors_, request_.base, text_);
       check_model(text_, *plan, config_, request_.input);
       return plan;
@@ -209,12 +210,13 @@ class Conversion {
   using Families = std::vector<const EncoderFamily*>;
   Families wanted_families() {
     Families found;
-    if (!request_.text_only)
+    if (!request_.text_only) {
       for (const Media media : {Media::picture, Media::sound})
         if (const EncoderFamily* family = find_family(config_, media); family && has_encoder(*family, tensors_))
           found.push_back(family);
         else if (const char* what = left_out(media))
           config_.notes.push_back(fmt::format("the {} encoder is left out: it is missing or not supported", what));
+    }
     if (found.empty() && (!request_.mmproj.empty() || request_.output.empty()))
       throw_error("{}: {} has no image or audio encoder that can be converted", request_.input,
                   core::printable(config_.hf_class));

@@ -67,8 +67,7 @@ AttentionSpec resolved(const Builder& b, AttentionSpec spec, int64_t il) {
 }
 
 ValueId attention_gate(Builder& b, ValueId x, const std::string& blk, int64_t heads, int64_t v_dim) {
-  const gguf::Tensor* gate = b.file().find_tensor(blk + "attn_gate.weight");
-  const bool per_head = gate && gate->weights() == b.width_of(x) * heads;
+  const bool per_head = b.sides_of(blk + "attn_gate.weight").second == heads;
   return b.linear(x, blk + "attn_gate", per_head ? heads : heads * v_dim);
 }
 
@@ -85,7 +84,7 @@ static QueryKeyValue queries_keys_values(Builder& b, ValueId x, const std::strin
   const bool fused = b.has(blk + "attn_qkv.weight");
   const std::string q_tensor = blk + (fused ? "attn_qkv" : "attn_q");
   int64_t q_rows = !fused ? q : spec.qkv_thirds ? 3 * q : q + k + v;
-  if (fused && spec.qkv_has_more) q_rows = std::max(q_rows, b.file().find_tensor(q_tensor + ".weight")->dims[1]);
+  if (fused && spec.qkv_has_more) q_rows = std::max(q_rows, b.sides_of(q_tensor + ".weight").second);
   QueryKeyValue made = {-1, -1, -1, -1};
   if (spec.output_gate) {
     if (!spec.qkv_bias) b.skip(q_tensor + ".bias");

@@ -41,7 +41,20 @@ std::string Builder::begin_layer(int64_t il) {
 
 std::string Builder::layer_name(int64_t il) const { return fmt::format("{}blk.{}.", stack_, il); }
 
+std::pair<int64_t, int64_t> Builder::sides_of(const std::string& name) const {
+  if (const auto planar = PlanarWeight::find(file_, name)) return {planar->cols(), planar->rows()};
+  const gguf::Tensor* tensor = file_.find_tensor(name);
+  return tensor ? std::pair(tensor->dims[0], tensor->dims[1]) : std::pair<int64_t, int64_t>(0, 0);
+}
+
 core::Weight Builder::tensor_weight(const std::string& name, int64_t cols, int64_t rows, int64_t count) {
+  if (const auto planar = PlanarWeight::find(file_, name)) {
+    if (!planar->input_order().empty())
+      throw_error("{}: {}: a matrix whose columns are in another order cannot be divided", file_.path(), name);
+    const auto known = divided_.find(name);
+    return known != divided_.end() ? known->second
+                                   : divided_.emplace(name, planar_tensor(*planar, cols, rows, count)).first->second;
+  }
   const gguf::Tensor* tensor = file_.find_tensor(name);
   used_tensors_.insert(name);
   if (!tensor)
@@ -70,8 +83,6 @@ WeightId Builder::weight(const std::string& name, int64_t cols, int64_t rows, in
 }
 
 WeightId Builder::slice(const std::string& name, int64_t cols, const RowSlice& rows, int64_t count) {
-  if (PlanarWeight::find(file_, name))
-    throw_error("{}: {}: weights of this scheme cannot share a tensor", file_.path(), name);
   core::Weight weight = tensor_weight(name, cols, rows.tensor_rows, count);
   weight.part = rows.part;
   weight.rows = rows.rows;
@@ -97,7 +108,7 @@ WeightId Builder::reordered(const std::string& name, int64_t cols, int64_t tenso
 }
 
 // Schemes without a GGUF type are repacked in memory into a format that executors know.
-WeightId Builder::planar_weight(const PlanarWeight& planar, int64_t cols, int64_t rows, int64_t count) {
+core::Weight Builder::planar_tensor(const PlanarWeight& planar, int64_t cols, int64_t rows, int64_t count) {
   for (const gguf::Tensor* tensor : planar.tensors()) used_tensors_.emplace(tensor->name);
   if (planar.cols() != cols || planar.rows() != rows || planar.count() != count)
     throw_error("{}: weight {} has shape [{}, {}, {}], expected [{}, {}, {}]", file_.path(), planar.name(),
@@ -106,9 +117,11 @@ WeightId Builder::planar_weight(const PlanarWeight& planar, int64_t cols, int64_
   const int64_t row_bytes = format.row_bytes(planar.cols());
   auto data = std::make_shared<std::vector<std::byte>>(row_bytes * rows * count);
   planar.assemble(0, rows * count, data->data());
-  const auto id = static_cast<WeightId>(program_.weights.size());
-  program_.weights.push_back(
-      {planar.name(), static_cast<uint32_t>(planar.type()), planar.cols(), rows, count, row_bytes, data->data(), data});
+  return {planar.name(), static_cast<uint32_t>(planar.type()), cols, rows, count, row_bytes, data->data(), data};
+}
+
+WeightId Builder::planar_weight(const PlanarWeight& planar, int64_t cols, int64_t rows, int64_t count) {
+  const WeightId id = add_weight(planar_tensor(planar, cols, rows, count));
   const std::vector<int32_t> order = planar.input_order();
   if (order.empty()) return id;
   const auto bytes = std::as_bytes(std::span(order));

@@ -43,7 +43,9 @@ class Builder {
                    const gguf::File* partner = nullptr);
 
   const Hparams& hparams() const { return hparams_; }
-  bool has(const std::string& tensor) const { return file_.find_tensor(tensor) != nullptr; }
+  bool has(const std::string& tensor) const { // plain or planar
+    return file_.find_tensor(tensor) != nullptr || file_.find_tensor(tensor + ".qdata") != nullptr;
+  }
   const gguf::Tensor* tensor(const std::string& name) const { return file_.find_tensor(name); } // null: missing
   bool has_vocabulary() const;                                                                  // false: token ids only
 
@@ -148,6 +150,8 @@ class Builder {
   // The bias is the same part of the tensor's, or all of `own_bias` if the file has that.
   core::ValueId linear_of(core::ValueId x, const std::string& tensor, const RowSlice& rows,
                           const std::string& own_bias = "", bool with_bias = true);
+  // Columns and rows of a matrix, plain or planar; {0, 0}: missing.
+  std::pair<int64_t, int64_t> sides_of(const std::string& name) const;
   core::Weight tensor_weight(const std::string& name, int64_t cols, int64_t rows, int64_t count);
   core::WeightId add_weight(core::Weight weight);
   // Permutes x if the columns of `weight` need it (PlanarWeight::input_order).
@@ -166,7 +170,6 @@ class Builder {
 
  private:
   core::ValueId final_norm(core::ValueId x, const std::string& tensor, double scale);
-  bool has_matrix(const std::string& name) const;
   void output_matrix(core::ValueId x, bool bias);
   // `gathers`: only tokens with wanted logits go through the feed-forward part.
   core::ValueId layer(const Model& model, core::ValueId x, int64_t il, bool gathers);
@@ -194,6 +197,7 @@ class Builder {
   void build_draft_head(const Model& model);
   [[noreturn]] void refuse_drafts() const;
   void hidden(core::ValueId x, const std::string& norm);
+  core::Weight planar_tensor(const PlanarWeight& planar, int64_t cols, int64_t rows, int64_t count);
   core::WeightId planar_weight(const PlanarWeight& planar, int64_t cols, int64_t rows, int64_t count);
   core::WeightId repeated_ids(const std::string& name, int64_t count, int64_t times);
   void refuse_unused_tensors() const;
@@ -220,6 +224,7 @@ class Builder {
     int64_t group;
   };
   std::map<core::WeightId, InputOrder> order_of_weight_;
+  std::map<std::string, core::Weight> divided_; // planar ones, of which Programs use parts
 };
 
 } // namespace ridge::models

@@ -21,8 +21,7 @@ static ValueId gated_up(Builder& b, ValueId x, const std::string& blk, std::stri
   const std::string gate_tensor = fmt::format("{}ffn_gate{}", blk, suffix),
                     up_tensor = fmt::format("{}ffn_up{}", blk, suffix);
   const std::string name = fmt::format("{}{}{}", blk, spec.gated ? "swiglu" : "activation", suffix);
-  const gguf::Tensor* up = b.file().find_tensor(up_tensor + ".weight");
-  if (spec.gated && !b.has(gate_tensor + ".weight") && up && up->dims[1] == 2 * width) {
+  if (spec.gated && !b.has(gate_tensor + ".weight") && b.sides_of(up_tensor + ".weight").second == 2 * width) {
     const ValueId gate = b.linear_of(x, up_tensor, {"gate", 2 * width, 0, width});
     return activate(b, gate, b.linear_of(x, up_tensor, {"up", 2 * width, width, width}), name, spec);
   }
@@ -66,8 +65,8 @@ ValueId feed_forward(Builder& b, ValueId x, int64_t il, const RoutingSpec& routi
 }
 
 static ValueId shared_expert(Builder& b, ValueId x, const std::string& blk, const ActivationSpec& activation) {
-  const gguf::Tensor* down = b.file().find_tensor(blk + "ffn_down_shexp.weight");
-  const ValueId hidden = gated_up(b, x, blk, "_shexp", down ? down->dims[0] : 1, activation);
+  const int64_t width = std::max<int64_t>(1, b.sides_of(blk + "ffn_down_shexp.weight").first);
+  const ValueId hidden = gated_up(b, x, blk, "_shexp", width, activation);
   const ValueId y = b.linear(hidden, blk + "ffn_down_shexp", b.hparams().width());
   if (!b.has(blk + "ffn_gate_inp_shexp.weight")) return y;
   return glu(b, core::Activation::sigmoid, b.linear(x, blk + "ffn_gate_inp_shexp", 1), y, blk + "shexp_gate");
@@ -169,7 +168,7 @@ ValueId experts(Builder& b, ValueId x, int64_t il, const RoutingSpec& wanted, co
   const std::string_view kind = b.has(blk + "ffn_routed_down.weight") ? "routed" : "latent";
   const std::string to_latent = fmt::format("{}ffn_{}_down", blk, kind);
   const bool latent = spec.latent && b.has(to_latent + ".weight");
-  if (latent) inner = b.linear(x, to_latent, b.file().find_tensor(to_latent + ".weight")->dims[1]);
+  if (latent) inner = b.linear(x, to_latent, b.sides_of(to_latent + ".weight").second);
   const int64_t width = b.width_of(inner);
   const auto multiply = [&](ValueId in, const std::string& tensor, const std::string& name, WeightId id,
                             const RowSlice& rows) {

@@ -95,8 +95,7 @@ ValueId time_mix(Builder& b, ValueId x, int64_t il) {
 
 // W2 activation(W1 x), plus W0 if present.
 static ValueId low_rank(Builder& b, ValueId x, const std::string& tensor, const ActivationSpec& activation) {
-  const gguf::Tensor* first = b.file().find_tensor(tensor + "1.weight");
-  const int64_t width = b.hparams().width(), rank = first ? first->dims[1] : 1;
+  const int64_t width = b.hparams().width(), rank = std::max<int64_t>(1, b.sides_of(tensor + "1.weight").second);
   const ValueId inner = activate(b, b.linear(x, tensor + "1", rank), tensor + "_activation", activation);
   if (!b.has(tensor + "0.weight")) return b.linear(inner, tensor + "2", width);
   const WeightId matrix = b.weight(tensor + "2.weight", rank, width);

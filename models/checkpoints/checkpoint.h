@@ -33,6 +33,8 @@ enum class Rows : uint8_t {
   grouped_v,
   output_groups, // a matrix for each of o_groups
   positions,     // RoBERTa's tables start with padding
+  index_queries, // of a matrix of an indexer's queries and its key
+  index_key,
 };
 
 enum class Change : uint8_t {
@@ -52,6 +54,7 @@ enum class As : uint8_t {
   flat,     // {n}, from any shape
   parts,    // {n, 1, 1, m}, from m tensors
   integers, // I32, from I64 or I32
+  stacked,  // a matrix of the rows of n matrices, whose numbers take the place of "{}"
 };
 
 struct Making {
@@ -69,7 +72,8 @@ struct TensorRule {
   // number; three-dimensional tensors have experts first. For As::parts, braces list optional parts: "x_{r,w}" is x_r,
   // then x_w. Empty: a vector of ones times Making::scale, as long as a head.
   std::string_view from;
-  std::string_view to; // below "blk.N.": a module without suffix, or a full tensor name
+  // Below "blk.N.", or, after a slash, of the whole model: a module without suffix, or a full tensor name.
+  std::string_view to;
   Making how = {};
 };
 
@@ -102,10 +106,12 @@ struct FixedField {
 };
 inline constexpr double kUnlimited = std::numeric_limits<double>::infinity(); // matches Infinity or a missing field
 
-// A per-layer hyperparameter that the checkpoint stores as a one-element tensor.
+// A hyperparameter that the checkpoint stores in tensors: one element in each layer, or, as `list`, the integers that
+// one layer has.
 struct NumberRule {
   std::string_view from;
   std::string_view key;
+  bool list = false;
 };
 
 // Keys that are written from config.json's list of layer kinds.
@@ -114,8 +120,11 @@ struct LayerKeys {
   bool kv_heads = false;         // attention.head_count_kv: 0 without attention
   bool ffn_widths = false;       // feed_forward_length: 0 without feed-forward
   bool windows = false;          // attention.sliding_window and its pattern
+  bool drafts_slide = false;     // draft heads have a window
   bool rope_pattern = false;     // attention.rope_pattern: rope base is not 0
   bool compress_ratios = false;  // attention.compress_ratios
+  bool block_sizes = false;      // attention.compress_ratios: indexer_compress_ratio in attention layers
+  bool ngrams = false;           // ple.*
   // attention.head_count and attention.head_count_kv of layers with a window, if other than the rest's: FieldRule
   // expressions, the first that exists.
   std::array<std::string_view, 2> sliding_heads = {}, sliding_kv_heads = {};

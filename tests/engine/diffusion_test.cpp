@@ -2,6 +2,7 @@
 #include "core/error.h"
 #include "engine/chat/answer.h"
 #include "engine/diffusion/canvas.h"
+#include "engine/diffusion/canvas_text.h"
 #include "engine/speculation/speculation.h"
 #include "kernels/cpu/executor/executor.h"
 #include "support/numerics.h"
@@ -182,6 +183,18 @@ struct Filled {
 };
 
 } // namespace
+
+TEST_CASE("a forming answer is shown with a block for each undecided token, without control characters") {
+  Filled filled;
+  const text::Tokenizer& tokenizer = filled.model.need_tokenizer();
+  constexpr auto kOpen = static_cast<int32_t>(Filled::kLastToken);
+  const auto byte = [](char c) { return 5 + static_cast<unsigned char>(c); };
+  const auto shown = [&](Tokens answer) { return engine::canvas_text(tokenizer, kOpen, answer); };
+  CHECK(shown({kOpen, kOpen, kOpen}) == "\u2591");
+  CHECK(shown({byte('a'), kOpen, kOpen, byte('b'), kOpen, kOpen}) == "a\u2591\u2591b\u2591");
+  CHECK(shown({byte('a'), byte('\x1b'), byte('\n'), byte('\xff'), byte('b')}) == "a\nb");
+  CHECK(shown({}).empty());
+}
 
 TEST_CASE("an answer that is filled in streams from its beginning, and ends with the end of its turn") {
   Filled filled;

@@ -200,6 +200,45 @@ void read_ratios(const Config& config, gguf::Metadata& metadata, const std::stri
   metadata.set(prefix + "attention.compress_ratios", ratios);
 }
 
+// Qwen 3.8: attention layers see whole blocks of positions.
+void read_block_sizes(const Config& config, gguf::Metadata& metadata, const std::string& prefix) {
+  const Fields fields = config.fields();
+  const auto size = static_cast<uint32_t>(fields.get_int("indexer_compress_ratio", 1, models::kMaxContext));
+  std::vector<uint32_t> sizes;
+  for (int64_t il = 0; il < config.layers; ++il)
+    sizes.push_back(config.kinds.empty() || config.kinds[il] == LayerKind::attention ? size : 0);
+  metadata.set(prefix + "attention.compress_ratios", sizes);
+}
+
+// Qwen 3.8: n-grams, in the one layer that ple_layer_ids lists, counted from 1.
+void read_ngrams(const Config& config, gguf::Metadata& metadata, const std::string& prefix) {
+  const Fields fields = config.fields();
+  const Json* layers = fields.find("ple_layer_ids");
+  if (!layers || layers->empty()) return;
+  const std::string where = fields.where("ple_layer_ids");
+  const Json& first = layers->is_array() ? layers->front() : *layers;
+  if (!layers->is_array() || layers->size() != 1)
+    throw_error("{}: n-grams in more than one layer are not supported yet", where);
+  if (!first.is_number_unsigned() || first < 1 || first > config.layers)
+    throw_error("{}: expected a number from 1 to {}", where, config.layers);
+  const auto set = [&](const char* key, int64_t value) { metadata.set(prefix + key, static_cast<uint32_t>(value)); };
+  constexpr int64_t kMost = 1024;
+  const int64_t length = fields.get_int("ngram_size", 2, kMost, 3),
+                each = fields.get_int("heads_per_ngram", 1, kMost, 8), heads = (length - 1) * each,
+                width = fields.get_int("ple_embed_dim", 1, models::kMaxWidth, config.width);
+  if (width % heads != 0)
+    throw_error("{}: is {}, which does not divide into {} n-gram heads", fields.where("ple_embed_dim"), width, heads);
+  metadata.set(prefix + "ple.layers", std::vector<uint32_t>{first.get<uint32_t>() - 1});
+  set("ple.ngram_size", length);
+  set("ple.heads_per_ngram", each);
+  set("ple.conv_kernel", fields.get_int("ple_conv_kernel_size", 1, kMost, 4));
+  set("embedding_length_per_layer_input", width / heads);
+  const std::optional<double> end = config.evaluate("eos_token_id.0 | eos_token_id");
+  if (!end || *end < 0 || *end >= static_cast<double>(config.vocab))
+    throw_error("{}: expected a token, with which n-grams end", fields.where("eos_token_id"));
+  set("ple.eos_token_id", static_cast<int64_t>(*end));
+}
+
 // SmallThinker: every fourth layer from the first has neither a window nor rope, or none has a window.
 void check_rope_layout(const Config& config) {
   constexpr int64_t kStep = 4;
@@ -233,8 +272,9 @@ void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::strin
     const bool listed = own && own->is_array() && head < std::ssize(*own) && (*own)[head].is_string();
     config.draft_kinds.push_back(
         il < std::ssize(config.kinds) ? config.kinds[il]
-        : listed ? kind_of((*own)[head].get<std::string>(), config.fields().where("mtp_layer_types"))
-                 : LayerKind::attention);
+        : listed            ? kind_of((*own)[head].get<std::string>(), config.fields().where("mtp_layer_types"))
+        : keys.drafts_slide ? LayerKind::sliding
+                            : LayerKind::attention);
   }
   if (!config.kinds.empty()) config.kinds.resize(config.layers);
   const std::vector<LayerKind>& kinds = config.kinds;
@@ -285,6 +325,8 @@ void read_layer_kinds(Config& config, gguf::Metadata& metadata, const std::strin
   read_rope_bases(config, metadata, prefix);
   check_rope_layout(config);
   if (keys.compress_ratios) read_ratios(config, metadata, prefix);
+  if (keys.block_sizes) read_block_sizes(config, metadata, prefix);
+  if (keys.ngrams) read_ngrams(config, metadata, prefix);
 }
 
 } // namespace ridge::convert::import

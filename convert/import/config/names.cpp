@@ -165,10 +165,16 @@ bool has_module(const gguf::Safetensors& tensors, const std::string& module) {
                              [&](const char* suffix) { return tensors.find(module + suffix) != nullptr; });
 }
 
+std::string draft_prefix(const gguf::Safetensors& tensors, const Names& names, int64_t layers, int64_t head) {
+  for (const std::string& prefix : {names.layer(layers + head), fmt::format("{}mtp.layers.{}.", names.prefix, head)})
+    if (has_module(tensors, prefix + "eh_proj")) return prefix;
+  return "";
+}
+
 int64_t count_drafts(const gguf::Safetensors& tensors, int64_t layers) {
   const Names names = find_names(tensors);
   int64_t count = 0;
-  while (has_module(tensors, names.layer(layers + count) + "eh_proj")) ++count;
+  while (!draft_prefix(tensors, names, layers, count).empty()) ++count;
   const std::string aside(kDraftsAside);
   if (count == 0 && has_module(tensors, aside + "fc") && !any_begins(tensors, aside + "layers.1.")) return 1;
   return count;

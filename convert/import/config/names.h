@@ -28,6 +28,8 @@ Names find_names(const gguf::Safetensors& tensors);
 inline constexpr std::string_view kDraftsAside = "mtp.";
 bool has_module(const gguf::Safetensors& tensors, const std::string& module);
 // Draft heads: layers behind `layers`, or one aside.
+// The prefix of a draft head's tensors: of a layer behind the others or of one aside; empty: neither.
+std::string draft_prefix(const gguf::Safetensors& tensors, const Names& names, int64_t layers, int64_t head);
 int64_t count_drafts(const gguf::Safetensors& tensors, int64_t layers);
 
 // A module's layer, -1: outside of layers. `below`: its name in rules; the embedding table has its rule's, the output

@@ -294,6 +294,16 @@ Output vector_output(std::vector<Matrix> vectors, std::string name, std::vector<
   return {{std::move(name), quant::Type::F32, std::move(dims)}, write, std::move(parts)};
 }
 
+std::vector<uint64_t> integers(const gguf::SafeTensor& tensor, const std::string& path) {
+  if (tensor.dtype != gguf::Dtype::I64) throw_error("{}: tensor {}: expected 64-bit integers", path, tensor.name);
+  std::vector<uint64_t> values(tensor.elements());
+  std::memcpy(values.data(), tensor.data.data(), values.size() * sizeof values[0]);
+  for (const uint64_t value : values)
+    if (value > INT64_MAX)
+      throw_error("{}: tensor {}: has {}, expected 0 or more", path, tensor.name, static_cast<int64_t>(value));
+  return values;
+}
+
 Output integer_output(const gguf::SafeTensor& tensor, const std::string& path, std::string name) {
   const bool wide = tensor.dtype == gguf::Dtype::I64;
   if (!wide && tensor.dtype != gguf::Dtype::I32) throw_error("{}: tensor {}: expected integers", path, tensor.name);

@@ -30,6 +30,9 @@ std::vector<Output> outputs_of(std::vector<Matrix> matrices, const std::string& 
 // F32, from one-column matrices: one, or one per expert.
 Output vector_output(std::vector<Matrix> vectors, std::string name, std::vector<int64_t> dims);
 
+// From I64. Throws Error for other types and for negative numbers.
+std::vector<uint64_t> integers(const gguf::SafeTensor& tensor, const std::string& path);
+
 // I32 from I64 or I32. Throws Error for other types and larger numbers.
 Output integer_output(const gguf::SafeTensor& tensor, const std::string& path, std::string name);
 

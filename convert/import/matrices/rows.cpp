@@ -135,6 +135,13 @@ std::vector<int64_t> row_order(Rows wanted, int64_t rows, const Config& config, 
     return of_key_heads(config, all || wanted == Rows::grouped_q, all || wanted == Rows::grouped_k, all || v,
                         !all && !v);
   }
+  case Rows::index_queries:
+  case Rows::index_key: {
+    const int64_t dim = config.count("attention.indexer.key_length"),
+                  queries = config.count("attention.indexer.head_count") * dim;
+    require(rows == queries + dim);
+    return wanted == Rows::index_queries ? range(0, queries) : range(queries, dim);
+  }
   case Rows::positions: {
     const bool behind = config.evaluate("model_type = roberta / xlm-roberta / camembert").value_or(0) != 0;
     const int64_t first = behind ? 1 + static_cast<int64_t>(config.evaluate("pad_token_id").value_or(1)) : 0;
@@ -151,11 +158,12 @@ std::vector<Matrix> mla_heads(const Matrix& matrix, Rows part, const Config& con
   const int64_t heads = config.heads;
   if (heads < 1 || keys < 1 || values < 1 || matrix.rows != heads * (keys + values))
     throw_error("{}: has {} rows, expected {} heads of qk_nope_head_dim + v_head_dim", name, matrix.rows, heads);
+  const Matrix plain = unpacked(matrix);
   std::vector<Matrix> parts;
   for (int64_t h = 0; h < heads; ++h) {
     const int64_t first = h * (keys + values);
-    parts.push_back(part == Rows::mla_keys ? transposed(pick_rows(matrix, range(first, keys)), name)
-                                           : pick_rows(matrix, range(first + keys, values)));
+    parts.push_back(part == Rows::mla_keys ? transposed(pick_rows(plain, range(first, keys)))
+                                           : pick_rows(plain, range(first + keys, values)));
   }
   return parts;
 }

@@ -6,9 +6,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 
 using namespace ridge;
 using namespace ridge::tests;
@@ -108,6 +110,48 @@ TEST_CASE("each model brings the sampling it recommends, and what the user chose
   w.until([](const api::Snapshot& s) { return s.model && !s.model->built_in && s.state == api::EngineState::idle; });
   CHECK(w.now()->sampling.temp == 0.5f);
   CHECK(w.now()->sampling.top_k == 9);
+}
+
+TEST_CASE("a diffusion model's answer is seen while it forms") {
+  const TemporaryFolder folder;
+  TinyModel model;
+  model.architecture = "llada";
+  model.controls = {"<|mask|>"};
+  constexpr uint32_t kMask = 5 + 256 + 1 + 94 + 7;
+  model.further.set("tokenizer.ggml.mask_token_id", kMask);
+  model.write(folder / "llada.gguf");
+  app::WindowSetup setup = guide_setup();
+  setup.model.model = folder / "llada.gguf";
+  setup.remember_files = false;
+  std::mutex mutex;
+  std::vector<api::Snapshot> forming;
+  std::atomic<app::WindowEngine*> made = nullptr;
+  app::WindowEngine engine(std::move(setup), [&] {
+    const app::WindowEngine* now = made;
+    if (!now || now->snapshot()->messages.empty() || now->snapshot()->messages.back().forming.empty()) return;
+    const std::lock_guard lock(mutex);
+    forming.push_back(*now->snapshot());
+  });
+  made = &engine;
+  const auto idle = [&](size_t messages) {
+    return eventually([&] {
+      const auto s = engine.snapshot();
+      return s->model && s->state == api::EngineState::idle && s->messages.size() == messages;
+    });
+  };
+  REQUIRE(idle(0));
+  engine.send(intent::Send{"Hello"});
+  REQUIRE(idle(2));
+  const api::ChatMessage answer = engine.snapshot()->messages.back();
+  CHECK(answer.forming.empty());
+  REQUIRE(answer.facts);
+  CHECK(answer.facts->tokens <= 24);
+  CHECK(answer.facts->bytes_per_s > 0);
+  const std::lock_guard lock(mutex);
+  REQUIRE_FALSE(forming.empty());
+  CHECK(forming.front().messages.back().forming.find("\u2591") != std::string::npos);
+  CHECK(forming.front().state == api::EngineState::writing);
+  CHECK(forming.front().speed.answer_tokens > 0); // places that are decided
 }
 
 TEST_CASE("a damaged conversation is reported and left as it is, and the others are there") {

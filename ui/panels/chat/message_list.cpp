@@ -71,7 +71,8 @@ void MessageList::draw(const View& view, float left, float column, int editing) 
   for (size_t i = 0; i < messages.size(); ++i) {
     Known& known = known_[i];
     const size_t length = messages[i].text.size() + messages[i].reasoning.size() + messages[i].note.size() +
-                          shown_pictures(view.now, messages[i].pictures) + (known.open ? 1 : 0);
+                          messages[i].forming.size() + shown_pictures(view.now, messages[i].pictures) +
+                          (known.open ? 1 : 0);
     const float top = ImGui::GetCursorScreenPos().y, window = ImGui::GetWindowPos().y;
     const bool last = i + 1 == messages.size();
     if (!last && known.length == length && (top + known.pixels < window || top > window + ImGui::GetWindowHeight())) {
@@ -152,8 +153,12 @@ void MessageList::draw_answer(const View& view, size_t i, float left, float colu
   const bool growing = i + 1 == view.now.messages.size() && is_busy(view.now) && !message.facts &&
                        view.now.state != EngineState::measuring && view.now.state != EngineState::loading;
   if (!message.reasoning.empty()) draw_reasoning(message, known_[i], column, growing && message.text.empty());
-  if (growing && message.text.empty() && message.reasoning.empty()) {
+  if (growing && message.text.empty() && message.reasoning.empty() && message.forming.empty()) {
     text(view.now.state == EngineState::reading ? view.now.activity + "…" : "…", theme().dim);
+  } else if (growing && !message.forming.empty()) {
+    const TextLayout layout = lay_out_plain(message.forming, fonts().body, column);
+    draw_plain(message.forming, layout, fonts().body, ImGui::GetCursorScreenPos(), theme().dim);
+    ImGui::Dummy({column, layout.height});
   } else if (!message.text.empty()) {
     const MarkdownView::Result mouse = known_[i].text.draw(message.text, column, growing);
     if (!mouse.clicked.empty()) link_.ask(mouse.clicked);

@@ -2,8 +2,8 @@
 
 #include "core/error.h"
 #include "engine/calls/call_constraint.h"
-#include "server/api_error.h"
 #include "server/chat_messages.h"
+#include "server/json/api_error.h"
 #include "server/requests/sampling_fields.h"
 
 #include <algorithm>
@@ -90,7 +90,7 @@ void take_sampling(const Service& service, const Fields& body, Generation& gener
 }
 
 void hold(const Service& service, const AnswerForm& form, Generation& generation) {
-  core::SamplingOptions& sampling = generation.sampling;
+  api::SamplingOptions& sampling = generation.sampling;
   const bool chat = generation.chat_prompt.has_value();
   if (form.from.empty() || (chat && form.gbnf.empty())) return;
   sampling.grammar = sampling.grammar_file = sampling.json_schema = "";

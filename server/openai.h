@@ -1,10 +1,10 @@
 // Common to OpenAI's chats and completions.
 #pragma once
 
+#include "server/answer_form.h"
 #include "server/answers.h"
-#include "server/llamacpp/settings.h"
-#include "server/reply.h"
-#include "server/requests/answer_form.h"
+#include "server/json/reply.h"
+#include "server/settings.h"
 
 #include <memory>
 #include <optional>

@@ -1,7 +1,7 @@
 // Health, properties, slots and metrics.
-#include "server/llamacpp/settings.h"
-#include "server/reply.h"
+#include "server/json/reply.h"
 #include "server/routes.h"
+#include "server/settings.h"
 #include "text/fill/fill_tokens.h"
 
 #include <fmt/format.h>

@@ -47,9 +47,9 @@ struct GuiCommand {
       setup.preset_file = folder + "/presets.json";
     ui::Window shown(window);
     WindowEngine engine(setup, [&] { shown.wake(); });
-    for (const std::string& image : images) engine.send(core::intent::AddPicture{image});
-    if (!prompt.empty()) engine.send(core::intent::Send{prompt});
-    shown.run({[&] { return engine.snapshot(); }, [&](core::Intent intent) { engine.send(std::move(intent)); }});
+    for (const std::string& image : images) engine.send(api::intent::AddPicture{image});
+    if (!prompt.empty()) engine.send(api::intent::Send{prompt});
+    shown.run({[&] { return engine.snapshot(); }, [&](api::Intent intent) { engine.send(std::move(intent)); }});
     if (frame_times) fmt::print("{}", shown.frame_times().report());
   }
 };

@@ -1,10 +1,10 @@
 #include "app/window/window_server.h"
 
 #include "app/window/model_facts.h"
-#include "core/cache/rings.h"
 #include "core/error.h"
+#include "core/rings.h"
+#include "server/models/service.h"
 #include "server/server.h"
-#include "server/service.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 
 namespace ridge::app {
 
-using core::Serving;
+using api::Serving;
 
 namespace {
 
@@ -67,8 +67,8 @@ Serving state_of(server::ModelService& service, const std::string& address) {
 
 WindowServer::~WindowServer() { stop(); }
 
-void WindowServer::start(const core::intent::StartServer& wanted, const std::string& path, const std::string& encoder,
-                         const std::vector<core::AdapterOption>& adapters) {
+void WindowServer::start(const api::intent::StartServer& wanted, const std::string& path, const std::string& encoder,
+                         const std::vector<api::AdapterOption>& adapters) {
   const std::scoped_lock lock(mutex_);
   thread_.request_stop();
   // The old server stops on the new thread, so that the caller does not wait.

@@ -1,7 +1,7 @@
 #include "core/encoding/encoder_executor.h"
 #include "engine/chat/chat_request.h"
 #include "engine/options.h"
-#include "engine/reasoning_budget.h"
+#include "engine/sequences/constraint.h"
 
 #include <algorithm>
 #include <string>
@@ -38,7 +38,7 @@ std::shared_ptr<const text::TokenTable> SequenceRequests::token_table() const {
 }
 
 std::unique_ptr<Constraint> SequenceRequests::constraint_of(const Generation& generation) const {
-  const core::SamplingOptions& sampling = generation.sampling;
+  const api::SamplingOptions& sampling = generation.sampling;
   const bool has_grammar =
       !sampling.grammar_file.empty() || (sampling.json_schema.empty() && !sampling.grammar.empty());
   if (generation.calls && !has_grammar) {

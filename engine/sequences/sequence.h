@@ -2,11 +2,10 @@
 #pragma once
 
 #include "core/sampler.h"
-#include "core/sampling/token_choice.h"
+#include "core/token_choice.h"
 #include "engine/diffusion/canvas.h"
 #include "engine/pictures/text_pictures.h"
 #include "engine/prefixes/prefix_store.h"
-#include "engine/sequences/usage.h"
 #include "engine/speculation/speculator.h"
 
 #include <atomic>
@@ -23,6 +22,22 @@
 #include <vector>
 
 namespace ridge::engine {
+
+// The cost of some work: tokens, wall time, and bytes moved as in op_cost.
+struct Usage {
+  int64_t tokens = 0;
+  double seconds = 0;
+  double bytes = 0;
+
+  Usage& operator+=(const Usage& other) {
+    tokens += other.tokens;
+    seconds += other.seconds;
+    bytes += other.bytes;
+    return *this;
+  }
+  double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+  double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; }
+};
 
 enum class StopReason {
   end_of_turn,

@@ -1,15 +1,15 @@
 // POST /completion and /infill (llama.cpp).
-#include "engine/sequences/stream_cache.h"
-#include "server/api_error.h"
+#include "engine/prefixes/stream_cache.h"
 #include "server/chat_messages.h"
+#include "server/json/api_error.h"
+#include "server/json/errors.h"
+#include "server/json/reply.h"
 #include "server/llamacpp/line_guard.h"
-#include "server/llamacpp/settings.h"
 #include "server/openai.h"
-#include "server/reply.h"
-#include "server/requests/errors.h"
 #include "server/requests/fill.h"
 #include "server/requests/request_fields.h"
 #include "server/routes.h"
+#include "server/settings.h"
 
 #include <algorithm>
 #include <memory>

@@ -6,9 +6,9 @@
 #include "engine/chat/compaction.h"
 #include "engine/options.h"
 #include "server/answers.h"
-#include "server/api_error.h"
+#include "server/json/api_error.h"
+#include "server/json/reply.h"
 #include "server/openai.h"
-#include "server/reply.h"
 #include "server/requests/request_fields.h"
 #include "server/responses/response_messages.h"
 #include "server/routes.h"
@@ -97,7 +97,7 @@ class Compaction {
       return service.chat(prompt, nullptr, variables);
     });
     take_sampling(service, body, generation, "max_output_tokens");
-    core::SamplingOptions& sampling = generation.sampling;
+    api::SamplingOptions& sampling = generation.sampling;
     sampling.grammar = sampling.grammar_file = sampling.json_schema = "";
     generation.calls = nullptr;
     if (sampling.max_tokens < 0 || sampling.max_tokens > most) sampling.max_tokens = most;

@@ -1,9 +1,9 @@
 // POST /v1/responses: answers equal a chat's; events; continuation.
 #include "engine/chat/compaction.h"
-#include "server/api_error.h"
+#include "server/json/api_error.h"
+#include "server/models/response_store.h"
 #include "server/responses/compaction.h"
 #include "server/responses/response_items.h"
-#include "server/responses/response_store.h"
 #include "support/http/endpoint.h"
 
 #include <sstream>

@@ -1,6 +1,6 @@
 // The guide's endpoint compared with a session.
 #include "core/error.h"
-#include "engine/conversation.h"
+#include "engine/chat/conversation.h"
 #include "engine/sampling_defaults.h"
 #include "support/http/endpoint.h"
 #include "support/http/socket.h"
@@ -21,7 +21,7 @@ namespace {
 std::string answer_of_session(Endpoint& endpoint, const std::string& question, int64_t max_tokens) {
   engine::LoadedModel model = open_guide(1);
   engine::Session session(*model.executor, model.program);
-  core::GenerateRequest request;
+  api::GenerateRequest request;
   request.sampling.params.temp = 0;
   request.sampling.max_tokens = max_tokens;
   engine::Answerer answerer(model, session, request);

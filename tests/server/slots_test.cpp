@@ -1,5 +1,5 @@
 // llama.cpp-style slots.
-#include "engine/prefixes/model_key.h"
+#include "engine/loading/model_key.h"
 #include "support/http/endpoint.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"

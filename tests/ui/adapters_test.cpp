@@ -23,7 +23,7 @@ std::string answer_of(User& user, app::WindowEngine& engine, const std::string& 
   user.press("Return");
   REQUIRE(eventually([&] {
     const auto at = engine.snapshot();
-    return at->messages.size() == before + 2 && at->state == core::EngineState::idle;
+    return at->messages.size() == before + 2 && at->state == api::EngineState::idle;
   }));
   return engine.snapshot()->messages.back().text;
 }
@@ -52,7 +52,7 @@ TEST_CASE("a LoRA adapter is added by its file, scaled and switched off, in each
     user.press("ctrl+a");
     user.type(folder / "adapter.gguf");
     user.press("Return");
-    REQUIRE(eventually([&] { return now()->adapters.size() == 1 && now()->state == core::EngineState::idle; }));
+    REQUIRE(eventually([&] { return now()->adapters.size() == 1 && now()->state == api::EngineState::idle; }));
     CHECK(now()->adapters[0].scale == 1);
     CHECK(now()->messages.size() == 2);
     user.click("New conversation");
@@ -62,25 +62,25 @@ TEST_CASE("a LoRA adapter is added by its file, scaled and switched off, in each
     CHECK(adapted != usual);
     user.click("scale of pirate"); // its middle
     CHECK(eventually([&] { return std::abs(now()->adapters[0].scale - 1) < 0.1f; }));
-    engine.send(core::intent::ScaleAdapter{0, 0.5f, true});
+    engine.send(api::intent::ScaleAdapter{0, 0.5f, true});
     REQUIRE(eventually([&] { return now()->adapters[0].scale == 0.5f; }));
     user.click("adapter pirate");
     REQUIRE(eventually([&] { return !now()->adapters[0].on; }));
     user.click("regenerate");
     REQUIRE(eventually([&] {
       const auto at = now();
-      return at->messages.size() == 2 && at->messages[1].versions == 2 && at->state == core::EngineState::idle;
+      return at->messages.size() == 2 && at->messages[1].versions == 2 && at->state == api::EngineState::idle;
     }));
     CHECK(now()->messages[1].text == usual);
     user.click("adapter pirate");
     REQUIRE(eventually([&] { return now()->adapters[0].on; }));
-    engine.send(core::intent::OpenConversation{first}); // was without
+    engine.send(api::intent::OpenConversation{first}); // was without
     REQUIRE(eventually([&] { return now()->conversation == first && !now()->adapters[0].on; }));
-    engine.send(core::intent::OpenConversation{second});
+    engine.send(api::intent::OpenConversation{second});
     REQUIRE(eventually([&] { return now()->conversation == second && now()->adapters[0].on; }));
     CHECK(now()->adapters[0].scale == 0.5f);
     user.click("×");
-    REQUIRE(eventually([&] { return now()->adapters.empty() && now()->state == core::EngineState::idle; }));
+    REQUIRE(eventually([&] { return now()->adapters.empty() && now()->state == api::EngineState::idle; }));
     CHECK(now()->error == "");
   });
 }
@@ -103,7 +103,7 @@ TEST_CASE("compaction is offered in a nearly full context, and the messages can 
     user.click("Long");
     REQUIRE(eventually([&] { return now()->messages.size() == 12; }));
     user.click("compact the conversation");
-    REQUIRE(eventually([&] { return now()->messages.size() == 1 && now()->state == core::EngineState::idle; }));
+    REQUIRE(eventually([&] { return now()->messages.size() == 1 && now()->state == api::EngineState::idle; }));
     CHECK(now()->messages[0].text.starts_with("This is a summary of our conversation so far:"));
     CHECK(now()->messages[0].versions == 2);
     CHECK(now()->conversations->at(0).title == "Long");
@@ -117,7 +117,7 @@ TEST_CASE("compaction is offered in a nearly full context, and the messages can 
     user.click("compact"); // on demand
     REQUIRE(eventually([&] {
       const auto at = now();
-      return at->messages.size() == 1 && at->messages[0].versions == 3 && at->state == core::EngineState::idle;
+      return at->messages.size() == 1 && at->messages[0].versions == 3 && at->state == api::EngineState::idle;
     }));
     CHECK(now()->error == "");
   });

@@ -86,7 +86,7 @@ inline void run_with_user(ui::Window& window, app::WindowEngine& engine, const s
   std::thread user([&] {
     try {
       REQUIRE(
-          eventually([&] { return engine.snapshot()->model && engine.snapshot()->state == core::EngineState::idle; }));
+          eventually([&] { return engine.snapshot()->model && engine.snapshot()->state == api::EngineState::idle; }));
       xdotool("search --sync --onlyvisible --name '^ridge$' windowfocus");
       User hands(window);
       use(hands);
@@ -94,7 +94,7 @@ inline void run_with_user(ui::Window& window, app::WindowEngine& engine, const s
     }
     window.close();
   });
-  window.run({[&] { return engine.snapshot(); }, [&](core::Intent i) { engine.send(std::move(i)); }});
+  window.run({[&] { return engine.snapshot(); }, [&](api::Intent i) { engine.send(std::move(i)); }});
   user.join();
 }
 

@@ -97,8 +97,8 @@ void read_messages(StoredConversation& c, const Json& json, const std::string& l
   c.end = end;
 }
 
-std::vector<core::AdapterRow> read_adapters(const Json& list, const std::string& label) {
-  std::vector<core::AdapterRow> rows;
+std::vector<api::AdapterRow> read_adapters(const Json& list, const std::string& label) {
+  std::vector<api::AdapterRow> rows;
   if (!list.is_array()) throw_error("{}: \"adapters\" is not a list", label);
   for (const Json& one : list) {
     if (!one.is_object() || !one.value("file", Json()).is_string() || !one.value("scale", Json()).is_number() ||
@@ -152,7 +152,7 @@ Json with_versions(const StoredConversation& c, Json messages) {
 
 } // namespace
 
-std::string title_of(const core::ChatMessage& question) {
+std::string title_of(const api::ChatMessage& question) {
   const bool blank = question.text.find_first_not_of(" \n\t") == std::string::npos;
   const std::string& text = blank && !question.pictures.empty() ? question.pictures[0]->name : question.text;
   const size_t start = std::min(text.find_first_not_of(" \n\t"), text.size());
@@ -266,7 +266,7 @@ void ConversationStore::save(std::string id) {
   Json json = {{"title", c.title}, {"named", c.named}, {"changed_ms", c.changed_ms}, {"system", c.system}};
   if (c.adapters) {
     json["adapters"] = Json::array();
-    for (const core::AdapterRow& row : *c.adapters)
+    for (const api::AdapterRow& row : *c.adapters)
       json["adapters"].push_back({{"file", row.path}, {"scale", row.scale}, {"on", row.on}});
   }
   json.update(with_versions(c, std::move(messages)));

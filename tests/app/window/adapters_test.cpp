@@ -7,7 +7,7 @@
 
 using namespace ridge;
 using namespace ridge::tests;
-namespace intent = core::intent;
+namespace intent = api::intent;
 
 namespace {
 
@@ -36,13 +36,13 @@ std::string adapter_in(const TemporaryFolder& folder, const char* name) {
 
 struct Watched : WatchedEngine {
   using WatchedEngine::WatchedEngine;
-  void idle(const std::function<bool(const core::Snapshot&)>& condition) const {
-    until([&](const core::Snapshot& s) { return s.state == core::EngineState::idle && condition(s); });
+  void idle(const std::function<bool(const api::Snapshot&)>& condition) const {
+    until([&](const api::Snapshot& s) { return s.state == api::EngineState::idle && condition(s); });
   }
   void ask(const std::string& text) {
     const size_t before = now()->messages.size();
     engine.send(intent::Send{text});
-    idle([&](const core::Snapshot& s) { return s.messages.size() == before + 2; });
+    idle([&](const api::Snapshot& s) { return s.messages.size() == before + 2; });
   }
 };
 
@@ -55,12 +55,12 @@ TEST_CASE("a conversation remembers its adapters over the window's end") {
   {
     Watched w(setup_in(folder));
     w.engine.send(intent::AddAdapter{one});
-    w.idle([](const core::Snapshot& s) { return s.adapters.size() == 1; });
+    w.idle([](const api::Snapshot& s) { return s.adapters.size() == 1; });
     w.engine.send(intent::OpenModel{two}); // as a dropped file
-    w.idle([](const core::Snapshot& s) { return s.adapters.size() == 2; });
+    w.idle([](const api::Snapshot& s) { return s.adapters.size() == 2; });
     w.engine.send(intent::ScaleAdapter{0, 0.5f, true});
     w.engine.send(intent::ScaleAdapter{1, 2, false});
-    w.idle([](const core::Snapshot& s) { return !s.adapters[1].on; });
+    w.idle([](const api::Snapshot& s) { return !s.adapters[1].on; });
     w.ask("hello");
     id = w.now()->conversation;
     adapted = w.now()->messages[1].text;
@@ -73,16 +73,16 @@ TEST_CASE("a conversation remembers its adapters over the window's end") {
   w.ask("hello");
   CHECK(w.now()->messages[1].text != adapted);
   w.engine.send(intent::OpenConversation{id});
-  w.idle([&](const core::Snapshot& s) { return s.conversation == id && s.adapters[0].scale == 0.5f; });
+  w.idle([&](const api::Snapshot& s) { return s.conversation == id && s.adapters[0].scale == 0.5f; });
   CHECK(w.now()->notices.empty()); // the other one was off
   w.engine.send(intent::Regenerate{});
-  w.idle([](const core::Snapshot& s) { return s.messages.size() == 2 && s.messages[1].versions == 2; });
+  w.idle([](const api::Snapshot& s) { return s.messages.size() == 2 && s.messages[1].versions == 2; });
   CHECK(w.now()->messages[1].text == adapted);
   w.engine.send(intent::RemoveAdapter{0});
-  w.idle([](const core::Snapshot& s) { return s.adapters.empty(); });
+  w.idle([](const api::Snapshot& s) { return s.adapters.empty(); });
   w.engine.send(intent::NewConversation{});
   w.engine.send(intent::OpenConversation{id});
-  w.until([](const core::Snapshot& s) { return !s.notices.empty(); });
+  w.until([](const api::Snapshot& s) { return !s.notices.empty(); });
   CHECK(w.now()->notices.back().find(one) != std::string::npos);
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("a file that is no adapter of the model changes nothing, and other mod
   const auto refused = [&](const std::string& path) {
     const uint64_t before = w.now()->error_number;
     w.engine.send(intent::AddAdapter{path});
-    w.idle([&](const core::Snapshot& s) { return s.error_number > before; });
+    w.idle([&](const api::Snapshot& s) { return s.error_number > before; });
     CHECK(w.now()->adapters.size() == 1);
     return w.now()->error;
   };
@@ -105,10 +105,10 @@ TEST_CASE("a file that is no adapter of the model changes nothing, and other mod
   CHECK(refused(tiny_model()).find("tiny.gguf") != std::string::npos);
   CHECK(refused(folder / "absent").find("absent") != std::string::npos);
   w.engine.send(intent::ScaleAdapter{0, 1e9f, true});
-  w.until([](const core::Snapshot& s) { return s.error.find("-1000 to 1000") != std::string::npos; });
+  w.until([](const api::Snapshot& s) { return s.error.find("-1000 to 1000") != std::string::npos; });
   w.engine.send(intent::OpenModel{""});
-  w.idle([](const core::Snapshot& s) { return s.model->built_in; });
+  w.idle([](const api::Snapshot& s) { return s.model->built_in; });
   CHECK(w.now()->adapters.empty());
   w.engine.send(intent::OpenModel{tiny_model()});
-  w.idle([](const core::Snapshot& s) { return s.adapters.size() == 1; });
+  w.idle([](const api::Snapshot& s) { return s.adapters.size() == 1; });
 }

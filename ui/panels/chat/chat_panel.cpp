@@ -19,8 +19,8 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
-using core::EngineState;
+namespace intent = api::intent;
+using api::EngineState;
 
 constexpr float kReadingWidth = 760; // units; about 90 characters
 constexpr float kMinBox = 98;
@@ -97,7 +97,7 @@ class ChatPanel : public Panel {
     ImGui::SetCursorPos({right, 0});
     if (quiet_button(settings)) view.layout.settings = !view.layout.settings;
     const auto& rows = *view.now.conversations;
-    const auto shown = std::ranges::find(rows, view.now.conversation, &core::ConversationRow::id);
+    const auto shown = std::ranges::find(rows, view.now.conversation, &api::ConversationRow::id);
     const float room = width - px(260);
     if (!any || shown == rows.end() || room < px(140)) return;
     const ImVec2 at = ImGui::GetWindowPos();
@@ -107,7 +107,7 @@ class ChatPanel : public Panel {
 
   void ask_for_export(const View& view) {
     const auto& rows = *view.now.conversations;
-    const auto shown = std::ranges::find(rows, view.now.conversation, &core::ConversationRow::id);
+    const auto shown = std::ranges::find(rows, view.now.conversation, &api::ConversationRow::id);
     std::string name = shown == rows.end() ? "conversation" : shown->title;
     for (char& c : name)
       if (std::string_view("/\\:*?\"<>|").find(c) != std::string_view::npos || static_cast<unsigned char>(c) < 0x20)
@@ -116,7 +116,7 @@ class ChatPanel : public Panel {
                 [this](const std::string& path) { export_path_ = path; });
   }
 
-  static bool nearly_full(const core::Snapshot& now) {
+  static bool nearly_full(const api::Snapshot& now) {
     return !now.messages.empty() &&
            static_cast<double>(now.kv.tokens) > kNearlyFull * static_cast<double>(now.kv.context);
   }
@@ -125,7 +125,7 @@ class ChatPanel : public Panel {
     const char* const label = "compact the conversation";
     const float left = ImGui::GetCursorPosX(), top = ImGui::GetCursorPosY();
     const float room = width - size_of(label, fonts().small).x - px(30);
-    const core::KvUse& kv = view.now.kv;
+    const api::KvUse& kv = view.now.kv;
     ImGui::SetCursorPos({left + px(16), top + px(5)});
     text(fitting({fmt::format("The context is nearly full: {} of {} tokens; answers stop when it is full.", kv.tokens,
                               kv.context),
@@ -140,10 +140,10 @@ class ChatPanel : public Panel {
     tooltip("replaces it by a summary that the model writes; ‹ at the summary shows the messages again");
   }
 
-  static bool busy(const core::Snapshot& now) { return now.state != EngineState::idle; }
+  static bool busy(const api::Snapshot& now) { return now.state != EngineState::idle; }
 
   // Returns a failed message to the composer.
-  void keep_unsent(const core::Snapshot& now) {
+  void keep_unsent(const api::Snapshot& now) {
     if (now.conversation != conversation_) editing_ = -1;
     conversation_ = now.conversation;
     const bool arrived = sent_at_ < now.messages.size() && now.messages[sent_at_].text == sent_;
@@ -155,7 +155,7 @@ class ChatPanel : public Panel {
     if (draft_.empty() && !arrived) draft_.set_text(sent_);
   }
 
-  bool edits_answer(const core::Snapshot& now) const {
+  bool edits_answer(const api::Snapshot& now) const {
     const auto number = static_cast<size_t>(std::max(editing_, 0));
     return editing_ >= 0 && number < now.messages.size() && !now.messages[number].user;
   }

@@ -1,6 +1,6 @@
 #include "ui/panels/chat/chat_settings.h"
 
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
 
@@ -14,7 +14,7 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
+namespace intent = api::intent;
 
 constexpr int kLongest = 4096; // the end: no limit
 
@@ -31,7 +31,7 @@ void begin_row(const char* label, const char* help, const std::string& value) {
 }
 
 void draw_context(const View& view) {
-  const core::Snapshot& now = view.now;
+  const api::Snapshot& now = view.now;
   const float share = static_cast<float>(now.kv.tokens) / static_cast<float>(std::max<int64_t>(1, now.kv.context));
   dim_text("Context");
   bar(share, {0, px(6)}, share > 0.9f ? theme().red : share > 0.75f ? theme().amber : theme().accent);
@@ -39,7 +39,7 @@ void draw_context(const View& view) {
   const char* const label = "compact";
   ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - size_of(label, fonts().small).x - px(7));
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - px(3));
-  ImGui::BeginDisabled(now.messages.empty() || now.state != core::EngineState::idle);
+  ImGui::BeginDisabled(now.messages.empty() || now.state != api::EngineState::idle);
   if (quiet_button(label)) view.send(intent::Compact{});
   ImGui::EndDisabled();
   tooltip("Replaces the conversation by a summary that the model writes. The messages stay as the other version of the "
@@ -53,7 +53,7 @@ void draw_context(const View& view) {
   ImGui::Dummy({0, px(2)});
 }
 
-void draw_encoder(const core::Snapshot& now) {
+void draw_encoder(const api::Snapshot& now) {
   dim_text("Images and audio");
   if (now.encoder.empty()) {
     dim_text("not supported by this model");
@@ -67,12 +67,12 @@ void draw_encoder(const core::Snapshot& now) {
   ImGui::Dummy({0, px(2)});
 }
 
-void draw_tools(const core::Snapshot& now) {
+void draw_tools(const api::Snapshot& now) {
   if (!now.tools) return;
   dim_text("Tools");
   std::string list;
   size_t allowed = 0;
-  for (const core::ToolRow& tool : *now.tools) {
+  for (const api::ToolRow& tool : *now.tools) {
     allowed += tool.allowed ? 1 : 0;
     list += fmt::format("{}{} ({}){}", list.empty() ? "" : "\n", tool.name, tool.server,
                         tool.allowed ? ", without asking" : "");
@@ -135,7 +135,7 @@ void ChatSettings::draw(const View& view, ImVec2 size) {
   draw_context(view);
   draw_encoder(view.now);
   draw_tools(view.now);
-  ImGui::BeginDisabled(view.now.state != core::EngineState::idle);
+  ImGui::BeginDisabled(view.now.state != api::EngineState::idle);
   draw_adapters(view);
   draw_presets(view);
   draw_system(view);
@@ -154,7 +154,7 @@ void ChatSettings::draw(const View& view, ImVec2 size) {
 }
 
 void ChatSettings::draw_adapters(const View& view) {
-  const std::vector<core::AdapterRow>& adapters = view.now.adapters;
+  const std::vector<api::AdapterRow>& adapters = view.now.adapters;
   const auto button_at = [](const char* label) {
     ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - size_of(label, fonts().small).x - px(7));
     ImGui::SetCursorPosY(ImGui::GetCursorPosY() - px(3));
@@ -169,7 +169,7 @@ void ChatSettings::draw_adapters(const View& view) {
   tooltip("reopens the model with a GGUF file of an adapter; you can also drop it on the window");
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(6), px(4)));
   for (size_t i = 0; i < adapters.size(); ++i) {
-    core::AdapterRow row = adapters[i];
+    api::AdapterRow row = adapters[i];
     ImGui::PushID(static_cast<int>(i));
     ImGui::PushFont(fonts().small);
     bool changed = ImGui::Checkbox("##on", &row.on);
@@ -201,7 +201,7 @@ void ChatSettings::draw_over(const View& view) {
 }
 
 void ChatSettings::draw_presets(const View& view) {
-  const std::vector<core::Preset>& presets = view.now.presets;
+  const std::vector<api::Preset>& presets = view.now.presets;
   dim_text("Preset");
   ImGui::PushFont(fonts().small);
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(px(8), px(5)));
@@ -213,7 +213,7 @@ void ChatSettings::draw_presets(const View& view) {
   ImGui::BeginDisabled(presets.empty());
   ImGui::SetNextItemWidth(arrow);
   if (ImGui::BeginCombo("##presets", "", ImGuiComboFlags_NoPreview | ImGuiComboFlags_PopupAlignLeft)) {
-    for (const core::Preset& preset : presets) {
+    for (const api::Preset& preset : presets) {
       const bool chosen = ImGui::Selectable(preset.name.c_str(), preset.name == preset_);
       record_widget_position(preset.name);
       if (!chosen) continue;
@@ -228,7 +228,7 @@ void ChatSettings::draw_presets(const View& view) {
   ImGui::PopFont();
   tooltip("saved system prompts and sampling settings");
   if (preset_.empty()) return;
-  const bool known = std::ranges::count(presets, preset_, &core::Preset::name) > 0;
+  const bool known = std::ranges::count(presets, preset_, &api::Preset::name) > 0;
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() - px(7));
   if (quiet_button(known ? "overwrite preset" : "save preset")) view.send(intent::SavePreset{preset_});
   if (known) {

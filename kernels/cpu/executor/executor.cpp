@@ -1,7 +1,7 @@
 #include "kernels/cpu/executor/executor.h"
 
-#include "core/cache/rings.h"
 #include "core/parallel/communicator.h"
+#include "core/rings.h"
 #include "kernels/cpu/executor/lowering.h"
 #include "kernels/cpu/executor/threads.h"
 #include "kernels/cpu/formats/byte_dots.h"
@@ -35,13 +35,15 @@ class CpuExecutor final : public core::Executor {
       std::ranges::copy(core::usual_adapters(program.adapters), std::back_inserter(lowering_.batch().adapters));
   }
 
-  void forward(const core::Batch& batch) override {
+  void submit(const core::Batch& batch, const core::Choosing& choosing) override {
+    if (!choosing.samplers.empty() || choosing.chain != core::Chain::none) unsupported("choice of tokens");
     core::check_batch(program_, config_, batch);
     positions_.advance(batch);
     load(batch);
     lowering_.run();
     if (config_.communicator) config_.communicator->check();
   }
+  std::span<const int32_t> wait() override { return {}; }
 
   std::span<const float> logits(int64_t i) override {
     if (i < 0 || i >= lowering_.batch().rows(program_.values[program_.result()].gathered))

@@ -52,7 +52,7 @@ class Case:
         self.model_name, self.name = model, name or model
 
     def build(self):
-        config = dict(self.config, text_config=dict(TEXT, **self.text), tie_word_embeddings=False)
+        config = dict(dict(tie_word_embeddings=False), **self.config, text_config=dict(TEXT, **self.text))
         made = getattr(transformers, self.model_name + "Config")(**config)
         for part in (made, made.text_config, made.vision_config):
             part._attn_implementation = "eager"
@@ -157,7 +157,7 @@ class Gemma4(Case):
 
 class Gemma4Unified(Gemma4):  # a token of 24 pixels, no encoder
     config = dict(vision_config=dict(patch_size=8, pooling_kernel_size=3, mm_embed_dim=32, mm_posemb_size=40,
-                                     output_proj_dims=32), audio_config=None)
+                                     output_proj_dims=32), audio_config=None, tie_word_embeddings=True)
 
     def inputs(self, image):
         pixels = blocks(self.scaled(image)[0], 24).permute(0, 1, 3, 4, 2)
@@ -165,6 +165,12 @@ class Gemma4Unified(Gemma4):  # a token of 24 pixels, no encoder
         y, x = torch.meshgrid(torch.arange(lines), torch.arange(columns), indexing="ij")
         return dict(pixel_values=pixels.reshape(1, lines * columns, -1),
                     image_position_ids=torch.stack([x, y], -1).reshape(1, -1, 2))
+
+    def logits(self, model, ids, inputs, rows):  # with generate()'s masks: forward()'s own are bidirectional everywhere
+        masks = model.create_masks_for_generate(
+            config=model.config, inputs_embeds=model.get_input_embeddings()(ids), attention_mask=None, cache=None,
+            position_ids=torch.arange(ids.shape[1])[None], **self.more(ids))
+        return model(input_ids=ids, attention_mask=masks, **inputs).logits
 
 
 class Llava(Case):

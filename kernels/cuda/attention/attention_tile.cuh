@@ -76,11 +76,10 @@ struct NewestRows {
 };
 struct NoNewestRow {};
 template <typename Shape>
-using NewestOf =
-    std::conditional_t<Shape::kRun, NewestRows<Shape>,
-                       std::conditional_t<!Shape::kRope, NoNewestRow,
-                                          std::conditional_t<Shape::kVectorsInF32, NewestVectors<Shape>,
-                                                             NewestRow<Shape>>>>;
+using NewestOf = std::conditional_t<
+    Shape::kRun, NewestRows<Shape>,
+    std::conditional_t<!Shape::kRope, NoNewestRow,
+                       std::conditional_t<Shape::kVectorsInF32, NewestVectors<Shape>, NewestRow<Shape>>>>;
 
 template <typename Shape>
 struct AttentionBlock {

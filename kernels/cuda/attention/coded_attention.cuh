@@ -18,7 +18,7 @@ struct CodedShape : AttentionShape<kDim, false, true, true, 1, kNew> {
 };
 
 // Weights are at most 2^(kHeadroom + kSlack), so that times small scales they are normal f16 numbers.
-inline constexpr float kHeadroom = 6, kSlack = 2, kNoReference = -1e30f;
+inline constexpr float kHeadroom = 2, kSlack = 2, kNoReference = -1e30f;
 
 template <class Step>
 struct CodedBlock {
@@ -53,9 +53,10 @@ __device__ __forceinline__ void write_row(const CacheTarget& to, int64_t row, co
 
 template <class Codes, int kDim>
 __device__ __forceinline__ CacheTarget row_target(CodedRows<Codes, kDim, 1>& to, const CacheTarget& like) {
-  return {to.codes[0],
-          like.type,
-          {to.scales[0], like.blocks.minima ? to.minima[0] : nullptr, like.blocks.high_bits ? to.high_bits[0] : nullptr}};
+  return {
+      to.codes[0],
+      like.type,
+      {to.scales[0], like.blocks.minima ? to.minima[0] : nullptr, like.blocks.high_bits ? to.high_bits[0] : nullptr}};
 }
 
 // A warp's weights: exponentials of scores of keys g and g + 8 less a reference, for queries 2 t and 2 t + 1.
@@ -130,8 +131,9 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(Cod
   const auto fetch = [&](Step& to, int base) {
     if (base < block.end) {
       const auto row_of = [&](int key) { return block.row_of(min(base + key, stored)); };
-      keys.start(to.keys, row_of, stored_end - base);
-      values.start(to.values, row_of, stored_end - base);
+      const int own_row = row_of(lane % kKeysPerWarp);
+      keys.start(to.keys, row_of, own_row, stored_end - base);
+      values.start(to.values, row_of, own_row, stored_end - base);
     }
     copy_async_commit();
   };
@@ -199,7 +201,7 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(Cod
       for (int i = 0; i < 4; ++i)
         if (base + g + i / 2 * 8 >= visible[0][i % 2]) score[i] = -INFINITY;
     uint32_t weights[2];
-    softmax.run(score, weights, [&](const float (&factor)[2]) { outputs.rescale(factor); });
+    softmax.run(score, weights, [&](const float(&factor)[2]) { outputs.rescale(factor); });
     outputs.add(step.values, weights, value_minima);
     __syncwarp(); // the step has been read
     fetch(step, base + stages * kKeysPerRound);
@@ -244,9 +246,9 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(Cod
   __syncthreads();
   if (const int row = warp; row < block.rows) {
     const float most = most_of(row);
-    float total = lane < kAttentionWarps ? sums[lane % kAttentionWarps][row] *
-                                               exp2_approx(references[lane % kAttentionWarps][row] - most)
-                                         : 0;
+    float total = lane < kAttentionWarps
+                      ? sums[lane % kAttentionWarps][row] * exp2_approx(references[lane % kAttentionWarps][row] - most)
+                      : 0;
     total = warp_sum(total) + exp2_approx(sink_of(row) - most);
     const bool alone = block.used_splits == 1;
     float* part = block.parts() + block.split * block.part_size();

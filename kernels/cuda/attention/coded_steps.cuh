@@ -53,9 +53,9 @@ class RowCopies {
     halves_ = halves ? halves + head_at * kBlocks : nullptr;
     high_bits_ = from.blocks.high_bits + head_at * (kDim / 8);
   }
-  // Rows `row_of(key)`; scales and minima from `count` on are zero.
+  // Rows `row_of(key)`; scales and minima from `count` on are zero. `own_row`: of key lane % 16.
   template <class RowOf>
-  __device__ __forceinline__ void start(To& to, const RowOf& row_of, int count) const {
+  __device__ __forceinline__ void start(To& to, const RowOf& row_of, int own_row, int count) const {
     const int lane = threadIdx.x % kWarp;
 #pragma unroll
     for (int i = 0; i < kKeysPerWarp * kPieces / kWarp; ++i) {
@@ -65,7 +65,7 @@ class RowCopies {
     const int key = lane % kKeysPerWarp;
     if (halves_)
       copy_async_or_zeros<2 * kBlocks>(lane < kKeysPerWarp ? to.scales[key] : to.minima[Codes::kMinima ? key : 0],
-                                       halves_ + int64_t{row_of(key)} * kBlocks, key < count);
+                                       halves_ + int64_t{own_row} * kBlocks, key < count);
     if constexpr (Codes::kHighBits) {
       constexpr int kBytes = std::min(kDim / 8, 16), kParts = kDim / 8 / kBytes;
       if (lane < kKeysPerWarp * kParts)
@@ -85,8 +85,8 @@ class RowCopies {
 template <int kChunks, bool kTransposed, class RowsInStep>
 __device__ __forceinline__ void load_chunks(uint32_t (&words)[kChunks][2], const RowsInStep& from) {
   const int lane = threadIdx.x % kWarp;
-  const auto address = static_cast<uint32_t>(
-      __cvta_generic_to_shared(&from.codes[lane % 8 + lane / 8 % 2 * 8][lane / 16 * 16]));
+  const auto address =
+      static_cast<uint32_t>(__cvta_generic_to_shared(&from.codes[lane % 8 + lane / 8 % 2 * 8][lane / 16 * 16]));
 #pragma unroll
   for (int c = 0; c < kChunks; c += 2) {
     uint32_t r[4];
@@ -246,8 +246,8 @@ struct CodedOutputs {
           high_bits = bytes << (g % 2 ? 0 : 4);
         }
         Codes::unpack(slots[half], of_block, high_bits);
-        const uint32_t pair = __byte_perm(scales[half].of[b / 2], scales[half].of[kBlocks / 2 + b / 2],
-                                          b % 2 ? 0x7632 : 0x5410);
+        const uint32_t pair =
+            __byte_perm(scales[half].of[b / 2], scales[half].of[kBlocks / 2 + b / 2], b % 2 ? 0x7632 : 0x5410);
         const __half2 product =
             __hmul2(*reinterpret_cast<const __half2*>(&weights[half]), *reinterpret_cast<const __half2*>(&pair));
         scaled[half] = *reinterpret_cast<const uint32_t*>(&product);

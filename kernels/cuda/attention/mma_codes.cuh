@@ -40,7 +40,8 @@ struct FiveBitCodes : FourBitOrder { // q5_0, q5_1
   static __device__ __forceinline__ void unpack(uint32_t (&slots)[4], const uint32_t (&word)[1], uint32_t high) {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      slots[i] = (word[0] >> 3 * i & 0x000f000f << i) | (high & 0x00100010 << i); // the nibble moves below its fifth bit
+      slots[i] =
+          (word[0] >> 3 * i & 0x000f000f << i) | (high & 0x00100010 << i); // the nibble moves below its fifth bit
   }
 };
 
@@ -72,8 +73,7 @@ struct ByteCodes { // q8_0
   static __device__ __forceinline__ constexpr int factor(int) { return 1; }
   static __device__ __forceinline__ void unpack(uint32_t (&slots)[4], const uint32_t (&words)[2], uint32_t) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      slots[i] = (words[i / 2] >> 8 * (i % 2) & 0x00ff00ff) ^ 0x00800080; // code + 128
+    for (int i = 0; i < 4; ++i) slots[i] = (words[i / 2] >> 8 * (i % 2) & 0x00ff00ff) ^ 0x00800080; // code + 128
   }
 };
 

@@ -52,11 +52,10 @@ __device__ __forceinline__ void write_row(const CacheTarget& to, int64_t row, co
 }
 
 template <class Codes, int kDim>
-__device__ __forceinline__ CacheTarget row_target(CodedRows<Codes, kDim, 1>& to, const CacheTarget& like) {
-  return {
-      to.codes[0],
-      like.type,
-      {to.scales[0], like.blocks.minima ? to.minima[0] : nullptr, like.blocks.high_bits ? to.high_bits[0] : nullptr}};
+__device__ __forceinline__ CacheTarget row_target(CodedRows<Codes, kDim, 1>& to, bool minima) {
+  return {to.codes[0],
+          Codes::type(minima),
+          {to.scales[0], minima ? to.minima[0] : nullptr, Codes::kHighBits ? to.high_bits[0] : nullptr}};
 }
 
 // A warp's weights: exponentials of scores of keys g and g + 8 less a reference, for queries 2 t and 2 t + 1.
@@ -104,8 +103,9 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(Cod
   extern __shared__ uint4 dynamic[];
   __shared__ __align__(16) Queries<Shape> query;
   __shared__ NewestOf<Shape> newest;
+  __shared__ __align__(16) QueryOperands<KeyCodes, kDim> operands;
   __shared__ CodedStep<KeyCodes, ValueCodes, kDim, 1> newest_codes;
-  __shared__ float references[kAttentionWarps][kRows], sums[kAttentionWarps][kRows];
+  __shared__ float references[kRows][kAttentionWarps], sums[kRows][kAttentionWarps];
   AttentionBlock<Shape> block(args);
   const Cache& cache = args.cache;
   const int lane = block.lane, warp = block.warp, g = block.g, t = block.t;
@@ -130,33 +130,43 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(Cod
   const int stored = block.last_stored(), stored_end = kRope ? min(block.end, length - 1) : block.end;
   const auto fetch = [&](Step& to, int base) {
     if (base < block.end) {
-      const auto row_of = [&](int key) { return block.row_of(min(base + key, stored)); };
-      const int own_row = row_of(lane % kKeysPerWarp);
-      keys.start(to.keys, row_of, own_row, stored_end - base);
-      values.start(to.values, row_of, own_row, stored_end - base);
+      const int count = stored_end - base;
+      const int64_t row = block.row_of(base);
+      const auto copy = [&](const auto& row_of) {
+        keys.start(to.keys, row_of, count);
+        values.start(to.values, row_of, count);
+      };
+      if (count >= kKeysPerWarp && row + kKeysPerWarp <= cache.rows)
+        copy([=](int key) { return row + key; });
+      else
+        copy([&](int key) { return int64_t{block.row_of(min(base + key, stored))}; });
     }
     copy_async_commit();
   };
   const int first = block.begin + warp * kKeysPerWarp;
+#pragma unroll 1
   for (int stage = 0; stage < stages; ++stage) fetch(steps[stage], first + stage * kKeysPerRound);
 
-  for (int i = block.rows * kDim + static_cast<int>(threadIdx.x); i < kRows * kDim; i += kAttentionThreads)
-    query[i / kDim][i % kDim] = 0;
+  operands.clear();
   AttentionVectors<Shape>(block, heads).store(query, newest, rope);
   __syncthreads();
-  if (cache.rotates_k())
-    for (int i = warp; i < block.rows * kBlocks; i += kAttentionWarps) {
-      float each[] = {query[i / kBlocks][i % kBlocks * 32 + lane]};
-      rotate_lanes(each);
-      query[i / kBlocks][i % kBlocks * 32 + lane] = each[0];
-    }
+  const bool key_minima = KeyCodes::kMinima && cache.k_blocks.minima,
+             value_minima = ValueCodes::kMinima && cache.v_blocks.minima;
+  const core::KvType key_type = KeyCodes::type(key_minima), value_type = ValueCodes::type(value_minima);
+#pragma unroll 1
+  for (int i = warp; i < block.rows * kBlocks; i += kAttentionWarps) {
+    float each[] = {query[i / kBlocks][i % kBlocks * 32 + lane]};
+    if (core::is_rotated(key_type)) rotate_lanes(each);
+    operands.put(i / kBlocks, i % kBlocks, each[0]);
+  }
   if constexpr (kRope)
-    if (block.has_newest()) {
-      constexpr int kHalf = kAttentionWarps / 2; // of the warps make the key's codes, the others the value's
-      store_codes(warp < kHalf ? newest.key : newest.value, kDim, 0,
-                  warp < kHalf ? row_target(newest_codes.keys, key_target(cache))
-                               : row_target(newest_codes.values, value_target(cache)),
-                  warp % kHalf, kHalf);
+    if (block.has_newest()) { // half of the warps make the key's codes, the others the value's
+      constexpr int kHalf = kAttentionWarps / 2;
+      const bool is_key = warp < kHalf;
+      CacheTarget to = row_target(newest_codes.keys, key_minima);
+      if (!is_key) to = row_target(newest_codes.values, value_minima);
+      to.type = is_key ? key_type : value_type; // often one constant
+      store_codes(is_key ? newest.key : newest.value, kDim, 0, to, warp % kHalf, kHalf);
     }
   __syncthreads();
   if constexpr (kRope)
@@ -167,9 +177,8 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(Cod
     }
   stamp(args.stamps, kInputLoaded);
 
-  const QueryOperand<KeyCodes, kDim> operand(query[g], t);
-  const bool key_minima = cache.k_blocks.minima, value_minima = cache.v_blocks.minima;
-  const float key_zero = (key_minima ? 1 : -zero_code(cache.k_type)) * kSubnormal;
+  const QueryOperand<KeyCodes, kDim> operand(operands);
+  const float key_zero = (key_minima ? 1 : -zero_code(key_type)) * kSubnormal;
   int visible[1][2];
   find_visible<Shape>(visible, block);
   const int all_see = Shape::kTokenTiles ? block.end : min(block.end, args.positions[block.first_token] + 1);
@@ -209,30 +218,16 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(Cod
   }
   copy_async_wait<0>();
 
-#pragma unroll
-  for (int k = 0; k < 2; ++k) {
-    for (int lanes = 4; lanes < kWarp; lanes *= 2) softmax.sum[k] += __shfl_xor_sync(~0u, softmax.sum[k], lanes);
-    if (g == 0) references[warp][2 * t + k] = softmax.reference[k], sums[warp][2 * t + k] = softmax.sum[k];
-  }
+  // Outputs in place of steps.
   __syncthreads();
-  const auto sink_of = [&](int row) {
-    return args.sinks && block.split == 0 && row < block.rows
-               ? args.sinks[block.kv_head * block.group + block.head_of(row)] * kLog2e
-               : -INFINITY;
-  };
-  const auto most_of = [&](int row) {
-    float most = sink_of(row);
-#pragma unroll
-    for (int w = 0; w < kAttentionWarps; ++w) most = fmaxf(most, references[w][row]);
-    return most;
-  };
   static_assert(sizeof(typename CodedBlock<Step>::Outputs) <= 2 * CodedBlock<Step>::kStageBytes);
   auto& parts = *reinterpret_cast<typename CodedBlock<Step>::Outputs*>(dynamic);
-  const float value_zero = value_minima ? 1 : -zero_code(cache.v_type);
+  const float value_zero = value_minima ? 1 : -zero_code(value_type);
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
     const int row = 2 * t + k;
-    const float factor = exp2_approx(softmax.reference[k] - most_of(row));
+    for (int lanes = 4; lanes < kWarp; lanes *= 2) softmax.sum[k] += __shfl_xor_sync(~0u, softmax.sum[k], lanes);
+    if (g == 0) references[row][warp] = softmax.reference[k], sums[row][warp] = softmax.sum[k];
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
       const float offset = __shfl_sync(~0u, outputs.offset[k], 4 * b + t) * value_zero;
@@ -240,29 +235,37 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(Cod
 #pragma unroll
         for (int i = 0; i < 4; ++i)
           parts[warp][row][32 * b + ValueCodes::column(i, g)] =
-              (outputs.out[b][i / 2][i % 2 * 2 + k] / (kSubnormal * ValueCodes::factor(i)) + offset) * factor;
+              outputs.out[b][i / 2][i % 2 * 2 + k] / (kSubnormal * (1 << ValueCodes::shift(i))) + offset;
     }
   }
   __syncthreads();
   if (const int row = warp; row < block.rows) {
-    const float most = most_of(row);
-    float total = lane < kAttentionWarps
-                      ? sums[lane % kAttentionWarps][row] * exp2_approx(references[lane % kAttentionWarps][row] - most)
-                      : 0;
-    total = warp_sum(total) + exp2_approx(sink_of(row) - most);
+    const float sink = args.sinks && block.split == 0
+                           ? args.sinks[block.kv_head * block.group + block.head_of(row)] * kLog2e
+                           : -INFINITY;
+    const float reference = references[row][lane % kAttentionWarps];
+    const float most = fmaxf(sink, warp_reduce(
+                                       reference, [](float a, float b) { return fmaxf(a, b); }, kAttentionWarps));
+    const float factor = exp2_approx(reference - most);
+    const float total =
+        warp_reduce(
+            factor * sums[row][lane % kAttentionWarps], [](float a, float b) { return a + b; }, kAttentionWarps) +
+        exp2_approx(sink - most);
+    float each[kBlocks] = {};
+#pragma unroll
+    for (int w = 0; w < kAttentionWarps; ++w) {
+      const float of_warp = __shfl_sync(~0u, factor, w);
+#pragma unroll
+      for (int b = 0; b < kBlocks; ++b) each[b] += of_warp * parts[w][row][32 * b + lane];
+    }
     const bool alone = block.used_splits == 1;
     float* part = block.parts() + block.split * block.part_size();
     float* to = (alone ? block.result(row) : part + 2 * kAttentionRows + row * kDim) + lane;
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
-      float each[] = {0};
-#pragma unroll
-      for (int w = 0; w < kAttentionWarps; ++w) each[0] += parts[w][row][32 * b + lane];
-      if (alone) {
-        each[0] /= total;
-        if (cache.rotates_v()) rotate_lanes(each);
-      }
-      store_latest(to + 32 * b, each[0]);
+      float x[] = {alone ? each[b] / total : each[b]};
+      if (alone && core::is_rotated(value_type)) rotate_lanes(x);
+      store_latest(to + 32 * b, x[0]);
     }
     if (!alone && lane == 0) part[row] = most, part[kAttentionRows + row] = total;
   }

@@ -44,6 +44,8 @@ template <class Codes, int kDim>
 class RowCopies {
   using To = CodedRows<Codes, kDim, kKeysPerWarp>;
   static constexpr int kPieces = To::kRowBytes / 16, kBlocks = To::kBlocks;
+  static constexpr int kCopies = kKeysPerWarp * kPieces / kWarp, kRowsApart = kWarp / kPieces; // of a lane's copies
+  static constexpr int kBitBytes = std::min(kDim / 8, 16), kBitParts = kDim / 8 / kBitBytes;
 
  public:
   __device__ __forceinline__ RowCopies(const CachedSide& from, int64_t head_at) {
@@ -51,34 +53,31 @@ class RowCopies {
     codes_ = static_cast<const uint8_t*>(from.data) + head_at * To::kRowBytes + lane % kPieces * 16;
     const uint16_t* halves = lane < kKeysPerWarp ? from.blocks.scales : from.blocks.minima;
     halves_ = halves ? halves + head_at * kBlocks : nullptr;
-    high_bits_ = from.blocks.high_bits + head_at * (kDim / 8);
+    if constexpr (Codes::kHighBits)
+      high_bits_ = from.blocks.high_bits + head_at * (kDim / 8) + lane % kBitParts * kBitBytes;
   }
-  // Rows `row_of(key)`; scales and minima from `count` on are zero. `own_row`: of key lane % 16.
+  // Row `row_of(key)` for each key; scales and minima from `count` on are zero.
   template <class RowOf>
-  __device__ __forceinline__ void start(To& to, const RowOf& row_of, int own_row, int count) const {
-    const int lane = threadIdx.x % kWarp;
+  __device__ __forceinline__ void start(To& to, const RowOf& row_of, int count) const {
+    const int lane = threadIdx.x % kWarp, key = lane % kKeysPerWarp;
 #pragma unroll
-    for (int i = 0; i < kKeysPerWarp * kPieces / kWarp; ++i) {
-      const int key = (lane + i * kWarp) / kPieces;
-      copy_async_16(&to.codes[key][lane % kPieces * 16], codes_ + int64_t{row_of(key)} * To::kRowBytes);
+    for (int i = 0; i < kCopies; ++i) {
+      const int of_lane = lane / kPieces + i * kRowsApart;
+      copy_async_16(&to.codes[of_lane][lane % kPieces * 16], codes_ + row_of(of_lane) * To::kRowBytes);
     }
-    const int key = lane % kKeysPerWarp;
     if (halves_)
       copy_async_or_zeros<2 * kBlocks>(lane < kKeysPerWarp ? to.scales[key] : to.minima[Codes::kMinima ? key : 0],
-                                       halves_ + int64_t{own_row} * kBlocks, key < count);
-    if constexpr (Codes::kHighBits) {
-      constexpr int kBytes = std::min(kDim / 8, 16), kParts = kDim / 8 / kBytes;
-      if (lane < kKeysPerWarp * kParts)
-        copy_async_or_zeros<kBytes>(&to.high_bits[lane / kParts][lane % kParts * kBytes],
-                                    high_bits_ + int64_t{row_of(lane / kParts)} * (kDim / 8) + lane % kParts * kBytes,
-                                    true);
-    }
+                                       halves_ + row_of(key) * kBlocks, key < count);
+    if constexpr (Codes::kHighBits)
+      if (const int of_lane = lane / kBitParts; of_lane < kKeysPerWarp)
+        copy_async_or_zeros<kBitBytes>(&to.high_bits[of_lane][lane % kBitParts * kBitBytes],
+                                       high_bits_ + row_of(of_lane) * (kDim / 8), true);
   }
 
  private:
   const uint8_t* codes_;
   const uint16_t* halves_; // half of the lanes copy scales, the others minima
-  const uint8_t* high_bits_;
+  const uint8_t* high_bits_ = nullptr;
 };
 
 // Sixteen bytes of each row and the next, for rows 0-7 and 8-15: tiles of ldmatrix, by chunk and half of the rows.
@@ -105,35 +104,43 @@ struct alignas(std::min(4 * kCount, 16)) Words {
   __device__ __forceinline__ static Words at(const void* from) { return *static_cast<const Words*>(from); }
 };
 
-// A query's elements as the other operand of the keys' slots, and sums of blocks of 32 for offsets.
+// Queries as the other operand of the keys' slots, with sums of blocks of 32 for offsets. In shared memory by lane;
+// zero where rows are missing.
+template <class Codes, int kDim>
+struct QueryOperands {
+  static constexpr int kBlocks = kDim / 32, kSumLanes = kBlocks / 2;
+  uint4 slots[kBlocks][kWarp];
+  uint32_t sums[2][kWarp]; // of blocks 2 t and 2 t + 1 in lanes 4 g + t: rounded, and what rounding lost
+
+  __device__ __forceinline__ void clear() {
+    auto* words = reinterpret_cast<uint32_t*>(this);
+    for (int i = threadIdx.x; i < static_cast<int>(sizeof(*this) / 4); i += kAttentionThreads) words[i] = 0;
+  }
+  // Block `b` of row `g`, by a warp with an element in each lane.
+  __device__ __forceinline__ void put(int g, int b, float element) {
+    const SlotPlace at = Codes::place(threadIdx.x % kWarp);
+    const auto power = [](int exponent) { return __int_as_float((127 + exponent) << 23); };
+    const __half half = __float2half_rn(element * power(-Codes::shift(at.slot)));
+    reinterpret_cast<__half*>(&slots[b][4 * g + at.t])[2 * at.slot + at.half] = half;
+    const float sum = warp_sum(__half2float(half) * power(Codes::shift(at.slot)));
+    if (threadIdx.x % kWarp != 0) return;
+    const __half rounded = __float2half_rn(sum);
+    reinterpret_cast<__half*>(&sums[0][4 * g + b / 2])[b % 2] = rounded;
+    reinterpret_cast<__half*>(&sums[1][4 * g + b / 2])[b % 2] = __float2half_rn(sum - __half2float(rounded));
+  }
+};
 template <class Codes, int kDim>
 struct QueryOperand {
-  static constexpr int kBlocks = kDim / 32, kSumLanes = kBlocks / 2;
-  uint32_t slots[kBlocks][4];
-  uint32_t sums, sums_rest; // of blocks 2 t and 2 t + 1: rounded, and what rounding lost
-
-  __device__ __forceinline__ QueryOperand(const float* q, int t) : sums(0), sums_rest(0) {
-    float sum[kBlocks];
+  static constexpr int kBlocks = kDim / 32;
+  uint32_t slots[kBlocks][4], sums[2];
+  __device__ __forceinline__ explicit QueryOperand(const QueryOperands<Codes, kDim>& of) {
+    const int lane = threadIdx.x % kWarp;
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) {
-      sum[b] = 0;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float* block = q + 32 * b;
-        const __half2 pair = __floats2half2_rn(block[Codes::element(i, 0, t)] / Codes::factor(i),
-                                               block[Codes::element(i, 1, t)] / Codes::factor(i));
-        slots[b][i] = *reinterpret_cast<const uint32_t*>(&pair);
-        sum[b] += (__low2float(pair) + __high2float(pair)) * Codes::factor(i);
-      }
-      for (int lanes = 1; lanes < 4; lanes *= 2) sum[b] += __shfl_xor_sync(~0u, sum[b], lanes);
+      const uint4 four = of.slots[b][lane];
+      slots[b][0] = four.x, slots[b][1] = four.y, slots[b][2] = four.z, slots[b][3] = four.w;
     }
-#pragma unroll
-    for (int p = 0; p < kSumLanes; ++p)
-      if (t == p) {
-        const __half2 pair = __floats2half2_rn(sum[2 * p], sum[2 * p + 1]);
-        sums = *reinterpret_cast<const uint32_t*>(&pair);
-        sums_rest = pack_half2(sum[2 * p] - __low2float(pair), sum[2 * p + 1] - __high2float(pair));
-      }
+    sums[0] = of.sums[0][lane], sums[1] = of.sums[1][lane];
   }
 };
 
@@ -154,10 +161,10 @@ __device__ __forceinline__ void score_codes(float (&score)[4], const CodedRows<C
   float offset[4] = {};
   {
     const uint16_t(*planes)[kBlocks] = Codes::kMinima && has_minima ? keys.minima : keys.scales;
-    const int pair = t % QueryOperand<Codes, kDim>::kSumLanes;
+    const int pair = t % QueryOperands<Codes, kDim>::kSumLanes;
     const uint32_t low = reinterpret_cast<const uint32_t*>(planes[g])[pair],
                    rest = reinterpret_cast<const uint32_t*>(planes[g + 8])[pair];
-    mma_16x8x16(offset, {low, rest, low, rest}, query.sums, query.sums_rest);
+    mma_16x8x16(offset, {low, rest, low, rest}, query.sums[0], query.sums[1]);
   }
 #pragma unroll
   for (float& s : score) s = 0;
@@ -256,18 +263,13 @@ struct CodedOutputs {
       for (int i = 0; i < 2; ++i)
         mma_16x8x16(out[b][i], {slots[0][2 * i], slots[0][2 * i + 1], slots[1][2 * i], slots[1][2 * i + 1]}, scaled[0],
                     scaled[1]);
-      if (!Codes::kMinima) { // row b adds up the scaled weights, rounded alike because zeros are large
-        const uint32_t ones = g == b ? 0x3c003c00 : 0;
-        mma_16x8x16(offset, {ones, 0, ones, 0}, scaled[0], scaled[1]);
-      }
     }
-    if (Codes::kMinima) {
-      const uint16_t(*planes)[kBlocks] = has_minima ? values.minima : values.scales;
-      const auto pair_of = [&](int key) {
-        return planes[key][g % kBlocks] | uint32_t{planes[key + 1][g % kBlocks]} << 16;
-      };
-      mma_16x8x16(offset, {pair_of(2 * t), 0, pair_of(2 * t + 8), 0}, weights[0], weights[1]);
-    }
+    // Zeros or minima: row g adds up those of block g.
+    const uint16_t(*planes)[kBlocks] = Codes::kMinima && has_minima ? values.minima : values.scales;
+    const auto pair_of = [&](int key) {
+      return planes[key][g % kBlocks] | uint32_t{planes[key + 1][g % kBlocks]} << 16;
+    };
+    mma_16x8x16(offset, {pair_of(2 * t), 0, pair_of(2 * t + 8), 0}, weights[0], weights[1]);
   }
 };
 

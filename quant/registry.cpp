@@ -1,7 +1,7 @@
 #include "quant/registry.h"
 
 #include "quant/all_formats.h"
-#include "quant/group.h"
+#include "quant/formats/group.h"
 
 #include <algorithm>
 #include <array>

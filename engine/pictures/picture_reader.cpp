@@ -3,10 +3,10 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/files/sha256.h"
-#include "engine/prefixes/model_key.h"
+#include "engine/loading/model_key.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/executor/executor.h"
-#include "media/resize.h"
+#include "media/pictures/resize.h"
 
 #include <fmt/format.h>
 
@@ -229,15 +229,16 @@ std::span<float> PictureReader::first_input(const Sized& sized) {
 }
 
 // Normalized pixels, [red, green, blue][line][column]. Reuses the memory, since new pages cost as much as the rest.
-void PictureReader::take_patches(Sized& sized, const media::Picture& tile) const {
+void PictureReader::take_patches(Sized& sized, const models::vision::Tile& tile) const {
   const int64_t side = sized.encoder.patch, columns = tile.width / side, pixels = side * side;
   const models::vision::Model& model = encoders_.for_pictures();
+  const auto normalized = [&](float level, int c) {
+    return (level / 255.0f - model.mean()[c]) / model.deviation()[c] * sized.encoder.pixel_scale +
+           sized.encoder.pixel_shift;
+  };
   std::array<std::array<float, 256>, 3> values;
   for (int c = 0; c < 3; ++c)
-    for (int v = 0; v < 256; ++v)
-      values[c][v] =
-          (static_cast<float>(v) / 255.0f - model.mean()[c]) / model.deviation()[c] * sized.encoder.pixel_scale +
-          sized.encoder.pixel_shift;
+    for (int v = 0; v < 256; ++v) values[c][v] = normalized(static_cast<float>(v), c);
   const std::vector<int32_t>& chosen = sized.encoder.stages[0].from;
   const std::span<float> patches = first_input(sized);
   const auto make = [&](int64_t begin, int64_t end) {
@@ -249,6 +250,12 @@ void PictureReader::take_patches(Sized& sized, const media::Picture& tile) const
         continue;
       }
       for (int64_t y = 0; y < side; ++y) {
+        if (!tile.levels.empty()) {
+          const float* level = tile.levels.data() + ((top + y) * tile.width + left) * 3;
+          for (int64_t x = 0; x < side; ++x)
+            for (int c = 0; c < 3; ++c) out[c * pixels + y * side + x] = normalized(*level++, c);
+          continue;
+        }
         const uint8_t* pixel = tile.row(top + y) + 3 * left;
         for (int64_t x = 0; x < side; ++x)
           for (int c = 0; c < 3; ++c) out[c * pixels + y * side + x] = values[c][*pixel++];
@@ -269,7 +276,7 @@ std::vector<float> PictureReader::input_of(Sized& sized, size_t stage) {
   return chosen_rows(rows_of(executor, before), before.width(), from, [&](int32_t) { return std::span(zeros); });
 }
 
-std::shared_ptr<const float> PictureReader::encode_square(Sized& sized, const media::Picture& square) {
+std::shared_ptr<const float> PictureReader::encode_square(Sized& sized, const models::vision::Tile& square) {
   take_patches(sized, square);
   return run(sized);
 }
@@ -300,9 +307,10 @@ std::shared_ptr<const float> PictureReader::encode_squares(Sized& sized, const m
   return {all, all.get()};
 }
 
-EncodedTile PictureReader::encode(const media::Picture& tile) {
+EncodedTile PictureReader::encode(const models::vision::Tile& tile) {
   std::future<uint64_t> hash = std::async(std::launch::async, [&] {
-    return hash_of(key_, fmt::format(" {} ", tile.width), std::as_bytes(std::span(tile.rgb)));
+    return hash_of(key_, fmt::format(" {} ", tile.width),
+                   tile.levels.empty() ? std::as_bytes(std::span(tile.rgb)) : std::as_bytes(std::span(tile.levels)));
   });
   Sized& sized = sized_for({models::vision::Media::picture, tile.width, tile.height});
   EncodedTile encoded;

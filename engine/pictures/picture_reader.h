@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/executor.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "engine/pictures/text_pictures.h"
 #include "gguf/gguf.h"
 #include "media/medium.h"
@@ -103,15 +103,15 @@ class PictureReader {
   };
   Sized& sized_for(const Size& size);
   std::unique_ptr<core::Executor> executor_of(const models::vision::Stage& stage, const core::Executor* weights_of);
-  EncodedTile encode(const media::Picture& tile);
+  EncodedTile encode(const models::vision::Tile& tile);
   EncodedTile encode(const models::sound::Frames& frames);
   void finish(EncodedTile& encoded, const Sized& sized) const;
   std::shared_ptr<const float> run(Sized& sized);
   static std::vector<float> input_of(Sized& sized, size_t stage);
-  std::shared_ptr<const float> encode_square(Sized& sized, const media::Picture& square);
+  std::shared_ptr<const float> encode_square(Sized& sized, const models::vision::Tile& square);
   std::shared_ptr<const float> encode_squares(Sized& sized, const media::Picture& tile);
   static std::span<float> first_input(const Sized& sized);
-  void take_patches(Sized& sized, const media::Picture& tile) const;
+  void take_patches(Sized& sized, const models::vision::Tile& tile) const;
 
   const gguf::File file_;
   const Encoders encoders_;

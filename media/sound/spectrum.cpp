@@ -77,11 +77,17 @@ struct Band {
 };
 
 std::vector<Band> bands_of(const SpectrumSpec& spec) {
+  std::vector<Band> bands(spec.bands);
+  if (!spec.filters.empty()) {
+    const int64_t width = spec.transform / 2 + 1;
+    for (int64_t i = 0; i < spec.bands; ++i)
+      bands[i].weights.assign(spec.filters.begin() + i * width, spec.filters.begin() + (i + 1) * width);
+    return bands;
+  }
   const double top = mels_of(static_cast<double>(spec.rate) / 2, spec.scale);
   const auto edge = [&](int64_t i) { // lower edge; edge(i + 1) is the centre
     return hz_of(top * static_cast<double>(i) / static_cast<double>(spec.bands + 1), spec.scale);
   };
-  std::vector<Band> bands(spec.bands);
   for (int64_t i = 0; i < spec.bands; ++i) {
     const double left = edge(i), centre = edge(i + 1), right = edge(i + 2);
     const double height = spec.scale == MelScale::slaney ? 2 / (right - left) : 1;

@@ -19,14 +19,15 @@ enum class Loudness : uint8_t {
 };
 
 struct SpectrumSpec {
-  int64_t bands;
+  int64_t bands = 0;
   int64_t rate = 16000;
   int64_t transform = 400; // samples per transform
   int64_t hop = 160;       // samples between transforms
   MelScale scale = MelScale::slaney;
   Loudness loudness = Loudness::log10_of_least;
   double least = 0x1p-24;
-  bool of_magnitude = false; // bands sum magnitudes instead of squares
+  bool of_magnitude = false;           // bands sum magnitudes instead of squares
+  std::span<const float> filters = {}; // [bands][transform / 2 + 1]; empty: triangles by `scale`
 };
 
 // At `first` of `transform`, zero elsewhere. Period `length` if periodic, else `length - 1`.

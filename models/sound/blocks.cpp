@@ -147,6 +147,7 @@ ValueId conformer_layers(Builder& b, ValueId x, const ConformerSpec& spec) {
                   core::ActivationParams{core::Activation::sigmoid});
     x = b.add(x, b.linear(spec.convolution(part, blk), blk + "conv_pw2", width), blk + "conv_add");
     x = normed(half_ffn(x, blk, "_1"), blk + "ln2");
+    if (spec.ended) x = spec.ended(x, il);
   }
   b.begin_layer(-1);
   return x;
@@ -164,13 +165,22 @@ ValueId over_time(Builder& b, ValueId x, const std::string& name, std::span<cons
                 core::ConvParams{state, kernel, activation, ahead});
 }
 
+ValueId centred_convolution(Builder& b, ValueId x, const std::string& blk, int64_t kernel,
+                            std::span<const float> factor, std::span<const float> shift) {
+  std::vector<float> taps = b.values(blk + "conv_dw.weight", kernel * std::ssize(factor));
+  for (size_t i = 0; i < taps.size(); ++i) taps[i] *= factor[i / kernel];
+  return over_time(b, x, blk + "conv_dw", taps, shift, kernel / 2, core::Activation::silu);
+}
+
 ValueId attend_by_distance(Builder& b, const std::array<ValueId, 3>& qkv, const std::string& blk, const Waves& waves,
                            std::span<const float> matrices, std::span<const float> biases, core::AttentionParams params,
                            bool causal) {
-  const vision::Stage& stage = b.encoder().stages.back();
+  vision::Stage& stage = b.encoder().stages.back();
   const int64_t heads = params.heads, dim = b.width_of(qkv[0]) / heads, rows = waves.extra() + dim;
+  const int64_t block = params.in_blocks ? params.window : stage.rows();
   std::vector<float> at_place;
-  for (int64_t place = 0; place < stage.rows(); ++place) {
+  for (int64_t row = 0; row < stage.rows(); ++row) {
+    const int64_t place = row % block;
     for (const double frequency : waves.frequencies) {
       at_place.push_back(static_cast<float>(std::cos(frequency * static_cast<double>(place))));
       at_place.push_back(static_cast<float>(std::sin(frequency * static_cast<double>(place))));
@@ -178,7 +188,14 @@ ValueId attend_by_distance(Builder& b, const std::array<ValueId, 3>& qkv, const 
     if (waves.has_constant) at_place.push_back(1);
   }
   const std::vector<float> inverse(waves.frequencies.begin(), waves.frequencies.end());
-  const int32_t rope = b.rope({inverse, 1, core::RopeStyle::adjacent});
+  core::RopeTable table = {inverse, 1, core::RopeStyle::adjacent};
+  if (params.in_blocks) {
+    table.axes.assign(inverse.size(), 0);
+    if (stage.axes.empty())
+      for (int64_t row = 0; row < stage.rows(); ++row)
+        for (const auto place : {static_cast<int32_t>(row % block), 0, 0, 0}) stage.axes.push_back(place);
+  }
+  const int32_t rope = b.rope(std::move(table));
   ValueId q = b.times_each_head(qkv[0], heads, blk + "attn.waves", matrices, biases);
   q = b.emit(OpKind::rope, blk + "attn.waves rope", {q}, b.width_of(q), {}, core::RopeParams{rope, heads, rows});
   const ValueId keys = b.rows(blk + "attn.places", at_place, waves.extra());

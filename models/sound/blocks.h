@@ -43,12 +43,17 @@ struct ConformerSpec {
   std::string attention_norm, convolution_norm;
   std::function<ValueId(ValueId x, const std::string& blk)> attention;
   std::function<ValueId(ValueId x, const std::string& blk)> convolution;
+  std::function<ValueId(ValueId x, int64_t il)> ended = {}; // maps a layer's output to the next input
 };
 ValueId conformer_layers(Builder& b, ValueId x, const ConformerSpec& spec);
 
 // Depthwise convolution; the last `ahead` of `taps` [channels][kernel] are for later rows.
 ValueId over_time(Builder& b, ValueId x, const std::string& name, std::span<const float> taps,
                   std::span<const float> bias, int64_t ahead, core::Activation activation);
+
+// conv_dw with as many taps before as after, then factors and shifts of the channels, and SiLU.
+ValueId centred_convolution(Builder& b, ValueId x, const std::string& blk, int64_t kernel,
+                            std::span<const float> factor, std::span<const float> shift);
 
 // Scores by distance as sums of waves. Each head of q gets coefficients of cos and -sin per wave, rotated by its
 // position; k has the waves at its own position. So the product depends on the distance.
@@ -58,7 +63,8 @@ struct Waves {
 
   int64_t extra() const { return 2 * std::ssize(frequencies) + (has_constant ? 1 : 0); }
 };
-// `matrices` [heads][extra + dim][dim] and `biases` [heads][extra + dim] give coefficients and the content part of q.
+// In blocks, positions begin with the block. `matrices` [heads][extra + dim][dim] and `biases` [heads][extra + dim]
+// give coefficients and the content part of q.
 ValueId attend_by_distance(Builder& b, const std::array<ValueId, 3>& qkv, const std::string& blk, const Waves& waves,
                            std::span<const float> matrices, std::span<const float> biases, core::AttentionParams params,
                            bool causal);

@@ -27,6 +27,8 @@ enum class TableResize : uint8_t {
   smooth_cubic, // a = -0.5, widened when shrinking
 };
 
+inline constexpr float kHidden = -30000; // below any score, also as F16
+
 // Properties common to all layers.
 struct LayerSpec {
   Norm norm = Norm::layer;
@@ -118,6 +120,9 @@ class Builder {
   // Attention; sets the layer of `params`.
   core::ValueId attend(core::ValueId q, core::ValueId k, core::ValueId v, const std::string& name,
                        const core::KvLayer& heads, core::AttentionParams params, bool causal = false);
+  // Attention, not causal. Rows' `hidden` is added to their scores: 0, or kHidden.
+  core::ValueId attend_to_seen(core::ValueId q, core::ValueId k, core::ValueId v, const std::string& name,
+                               std::span<const float> hidden, core::KvLayer heads, const core::AttentionParams& params);
   // A matrix and a bias per head, concatenated.
   core::ValueId times_each_head(core::ValueId x, int64_t heads, const std::string& name,
                                 std::span<const float> matrices, std::span<const float> biases);
@@ -148,6 +153,8 @@ class Builder {
   core::ValueId channels_first(core::ValueId x, const std::string& name, int64_t patches);
   // Ends the last stage: its rows are the tokens, of the language model's width.
   void tokens(core::ValueId x);
+  // Adds v.boi before the tokens and v.eoi after them.
+  void between_ends();
   const std::vector<int32_t>& from() const { return encoder_.stages.back().from; }
 
   std::string own(const std::string& tensor) const { return prefix_ + tensor; }

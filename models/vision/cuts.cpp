@@ -150,6 +150,13 @@ core::ValueId pixtral_rows(Builder& b, int64_t side) {
   return b.linear(b.gelu(b.linear(x, "mm.1"), "mm.gelu"), "mm.2");
 }
 
+Tile interpolated_tile(const media::Picture& picture, int64_t side) {
+  if (picture.width == side && picture.height == side) return picture;
+  Tile tile = media::Picture(side, side);
+  tile.levels = media::interpolated(picture, side, side);
+  return tile;
+}
+
 std::vector<Part> wrapped(std::string before, media::Picture tile, std::string behind) {
   std::vector<Part> parts;
   if (!before.empty()) parts.push_back({.text = std::move(before)});

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/error.h"
-#include "media/resize.h"
+#include "media/pictures/resize.h"
 #include "models/vision/builder.h"
 
 #include <fmt/format.h>
@@ -47,6 +47,9 @@ struct Slices {
 media::Size area_size(media::Size picture, const Slices& slices, bool grows);
 void append_slices(std::vector<Part>& parts, const media::Picture& picture, const Slices& slices,
                    const std::string& before, const std::string& behind);
+
+// A square, resized without rounding.
+Tile interpolated_tile(const media::Picture& picture, int64_t side);
 
 std::vector<Part> wrapped(std::string before, media::Picture tile, std::string behind);
 

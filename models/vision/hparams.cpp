@@ -1,7 +1,8 @@
 #include "models/vision/hparams.h"
 
 #include "core/error.h"
-#include "models/hparams.h"
+#include "models/file/hparams.h"
+#include "quant/registry.h"
 
 #include <algorithm>
 #include <cmath>
@@ -48,6 +49,16 @@ std::vector<int64_t> Hparams::counts(std::string_view name) const {
 }
 
 bool Hparams::flag(std::string_view whole_key) const { return file_.get_bool(whole_key, false); }
+
+std::vector<float> Hparams::floats(const std::string& tensor, int64_t count) const {
+  const gguf::Tensor* found = file_.find_tensor(tensor);
+  const quant::FormatInfo* format = found ? found->type.format() : nullptr;
+  if (!format || found->weights() != count)
+    throw_error("{}: tensor {} is missing, or has not {} values", path(), tensor, count);
+  std::vector<float> made(count);
+  format->decode(found->data.data(), count, made.data());
+  return made;
+}
 
 int64_t Hparams::width() const { return count("embedding_length", kMaxWidth); }
 int64_t Hparams::layers() const { return count("block_count", kMaxLayers, 0); }

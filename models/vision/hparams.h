@@ -31,6 +31,8 @@ class Hparams {
   std::array<float, 3> colors(std::string_view name) const;
   std::vector<int64_t> counts(std::string_view name) const;
   bool flag(std::string_view whole_key) const;
+  // Values of a tensor; throws Error if it is missing or has another number of them.
+  std::vector<float> floats(const std::string& tensor, int64_t count) const;
 
   int64_t width() const;
   int64_t layers() const; // may be 0

@@ -105,6 +105,15 @@ ValueId Builder::attend(ValueId q, ValueId k, ValueId v, const std::string& name
   return emit(OpKind::attention, name + "attention", {q}, params.heads * heads.v_dim, {}, params);
 }
 
+ValueId Builder::attend_to_seen(ValueId q, ValueId k, ValueId v, const std::string& name, std::span<const float> hidden,
+                                core::KvLayer heads, const core::AttentionParams& params) {
+  // one more element per head: 1 in q, `hidden` in k
+  q = before_heads(q, params.heads, rows(name + " looks", std::vector<float>(hidden.size(), 1), 1), name + " q");
+  k = before_heads(k, heads.heads, rows(name + " hidden", hidden, 1), name + " k");
+  ++heads.k_dim;
+  return attend(q, k, v, name, heads, params);
+}
+
 ValueId Builder::ffn(ValueId x, int64_t il, const LayerSpec& spec) {
   const std::string blk = own(fmt::format("blk.{}.", il));
   std::string up = blk + "ffn_up", down = blk + "ffn_down";

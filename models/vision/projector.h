@@ -6,7 +6,7 @@
 
 #include "core/program.h"
 #include "gguf/gguf.h"
-#include "media/picture.h"
+#include "media/pictures/picture.h"
 
 #include <array>
 #include <cstdint>
@@ -24,11 +24,18 @@ class Hparams;
 // A file may have one encoder of each.
 enum class Media : uint8_t { picture, sound };
 
-// Text or a tile of whole patches.
+// A picture of whole patches.
+struct Tile : media::Picture {
+  Tile(media::Picture picture) : Picture(std::move(picture)) {} // NOLINT: every picture is a tile
+  // Its pixels, where resizing keeps fractions [height][width][3], 0 to 255; else empty.
+  std::vector<float> levels = {};
+};
+
+// Text or a tile.
 struct Part {
   std::string text = {};
   std::string otherwise = {}; // replaces `text` if that is no token
-  std::optional<media::Picture> tile = {};
+  std::optional<Tile> tile = {};
 };
 
 struct Stage {

@@ -132,4 +132,14 @@ void Builder::tokens(ValueId x) {
   std::iota(encoder_.tokens.begin(), encoder_.tokens.end(), 0);
 }
 
+void Builder::between_ends() {
+  const int64_t width = encoder_.width();
+  for (const char* name : {"v.boi", "v.eoi"}) {
+    const std::vector<float> row = values(name, width);
+    encoder_.further.insert(encoder_.further.end(), row.begin(), row.end());
+  }
+  encoder_.tokens.insert(encoder_.tokens.begin(), -1);
+  encoder_.tokens.push_back(-2);
+}
+
 } // namespace ridge::models::vision

@@ -20,6 +20,7 @@ struct Shape {
 const std::vector<Shape>& encoder_shapes() {
   static const std::vector<Shape> kShapes = {
       {"qwen3-vl-8b", "qwen3vl_merger", 27, 1152, 4304, 16, 16, 768, 48, 2, {8, 16, 24}},
+      {"gemma-4-12b", "gemma4uv", 0, 3840, 1, 1, 16, 768, 1120, 3},
       {"gemma-4-31b", "gemma4v", 27, 1152, 4304, 16, 16, 768, 10240, 3},
       {"mistral-small-24b", "pixtral", 24, 1024, 4096, 16, 14, 1540, 0, 2},
   };
@@ -43,7 +44,7 @@ gguf::Metadata metadata_of(const Shape& s, int64_t text_width) {
   count("projection_dim", text_width);
   count("patch_size", s.patch);
   count("image_size", s.image);
-  count(s.projector == "gemma4v" ? "projector.scale_factor" : "spatial_merge_size", s.merge);
+  count(s.projector.starts_with("gemma4") ? "projector.scale_factor" : "spatial_merge_size", s.merge);
   metadata.set("clip.vision.attention.layer_norm_epsilon", 1e-6f);
   for (const char* key : {"image_mean", "image_std"})
     metadata.set(fmt::format("clip.vision.{}", key), std::vector<float>{0.5f, 0.5f, 0.5f});
@@ -55,6 +56,7 @@ class TensorList {
   TensorList(const Shape& shape, int64_t text_width) : s_(shape), text_width_(text_width) {}
 
   std::vector<gguf::TensorInfo> all() {
+    if (s_.projector == "gemma4uv") return unified();
     const bool biased = s_.projector == "qwen3vl_merger";
     matrix("v.patch_embd", {s_.patch, s_.patch, 3, s_.width}, biased);
     if (biased) add("v.patch_embd.weight.1", {s_.patch, s_.patch, 3, s_.width}, quant::Type::F16);
@@ -80,6 +82,16 @@ class TensorList {
     const int64_t rows = dims.back();
     add(name + ".weight", std::move(dims), quant::Type::F16);
     if (biased) vector(name + ".bias", rows);
+  }
+
+  std::vector<gguf::TensorInfo> unified() {
+    const int64_t pixels = 3 * s_.patch * s_.patch * s_.merge * s_.merge;
+    matrix("v.patch_embd", {pixels, s_.width}, true);
+    matrix("v.position_embd", {s_.width, s_.table_side, 2}, false);
+    norm("v.patch_norm.1", pixels, true);
+    for (const char* name : {"v.patch_norm.2", "v.patch_norm.3"}) norm(name, s_.width, true);
+    matrix("mm.input_projection", {s_.width, text_width_}, false);
+    return std::move(tensors_);
   }
 
   void layer(const std::string& blk, bool biased) {

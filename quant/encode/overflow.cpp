@@ -1,6 +1,6 @@
 #include "core/error.h"
 #include "quant/all_formats.h"
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,9 +2,9 @@
 // class.
 #pragma once
 
-#include "convert/import/config.h"
+#include "convert/import/config/config.h"
 #include "gguf/metadata.h"
-#include "models/checkpoint.h"
+#include "models/checkpoints/checkpoint.h"
 #include "models/vision/projector.h"
 
 #include <array>
@@ -27,7 +27,8 @@ enum class Take : uint8_t {
   rope_pairs,   // per head: i and i + d/2 become neighbours
   plus_one,     // norm stored as w - 1
   class_last,   // positions: the class row moves to the end
-  colors_first, // patch matrix: [y, x, colour] to [colour, y, x]
+  colors_first, // columns of a patch matrix, or its norm: [y, x, colour] to [colour, y, x]
+  axes_first,   // positions: [place, axis, width] to [axis, place, width]
   // of encoders of sound
   squeezed,    // without dimensions of 1
   one_column,  // vector [n] as [n, 1]
@@ -86,7 +87,7 @@ struct EncoderFamily {
   std::span<const std::string_view> towers;   // tensor prefixes; the first that exists is used
   std::string_view layers;
   std::span<const EncoderRule> tower;
-  std::span<const EncoderRule> layer;
+  std::span<const EncoderRule> layer;            // empty: there are none
   std::span<const EncoderRule> beside;           // the rest, usually the projector
   std::span<const std::string_view> unused = {}; // substrings of unneeded tensors
   std::span<const models::FieldRule> fields = {};
@@ -105,8 +106,9 @@ struct EncoderFamily {
 const EncoderFamily* find_family(const Config& config, models::vision::Media media);
 
 namespace families {
-extern const EncoderFamily qwen2vl, qwen25vl, qwen3vl, gemma3, gemma4v, pixtral, internvl, internvl_hf, idefics3, llava,
-    llava_siglip, ultravox, voxtral, audioflamingo3, qwen2audio, qwen25omni, qwen3omni, qwen3asr, gemma4a, lfm2audio;
+extern const EncoderFamily qwen2vl, qwen25vl, qwen3vl, gemma3, gemma4v, gemma4uv, pixtral, internvl, internvl_hf,
+    idefics3, llava, llava_siglip, ultravox, voxtral, audioflamingo3, qwen2audio, qwen25omni, qwen3omni, qwen3asr,
+    gemma4a, gemma4ua, lfm2audio;
 } // namespace families
 
 inline constexpr std::array<float, 3> kClipMean = {0.48145466f, 0.4578275f, 0.40821073f},

@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/strings/printable.h"
-#include "models/hparams.h"
+#include "models/file/hparams.h"
 
 #include <algorithm>
 #include <array>
@@ -101,6 +101,7 @@ std::pair<Json, std::string> find_preprocessor(JsonFiles& files) {
 }
 
 void check_layers(const EncoderFamily& family, const EncoderFields& fields) {
+  if (family.layer.empty()) return;
   if (const int64_t layers = fields.written("block_count"); layers < 1 || layers > models::kMaxLayers)
     throw_error("{}: has {} layers, expected 1 to {}", fields.where(family.section), layers, models::kMaxLayers);
 }

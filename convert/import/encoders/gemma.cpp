@@ -1,4 +1,4 @@
-// Gemma 3 (SigLIP) and Gemma 4.
+// Gemma 3 (SigLIP), Gemma 4, and Gemma 4 without an encoder.
 #include "convert/import/encoders/family.h"
 #include "core/error.h"
 
@@ -86,6 +86,39 @@ constexpr FixedField kFixed4[] = {
     {"vision_config.rope_parameters.rope_theta", 100, 100},
 };
 
+constexpr std::string_view kTowersUnified[] = {"vision_embedder."};
+constexpr EncoderRule kTowerUnified[] = {
+    {"patch_ln1", "v.patch_norm.1", Take::colors_first},
+    {"patch_dense.weight", "v.patch_embd.weight", Take::colors_first},
+    {"patch_dense.bias", "v.patch_embd.bias"},
+    {"patch_ln2", "v.patch_norm.2"},
+    {"pos_embedding", "v.position_embd.weight", Take::axes_first},
+    {"pos_norm", "v.patch_norm.3"},
+};
+constexpr FieldRule kFieldsUnified[] = {
+    {"embedding_length", Kind::count, "vision_config.mm_embed_dim", 3840},
+    {"feed_forward_length", Kind::count, "1"},
+    {"block_count", Kind::count, "0"},
+    {"attention.head_count", Kind::count, "1"},
+    {"patch_size", Kind::count, "vision_config.patch_size", 16},
+    {"projector.scale_factor", Kind::count, "vision_config.pooling_kernel_size", 3},
+    {"image_size", Kind::count, "224"},
+};
+
+constexpr std::string_view kTowersOfSamples[] = {"embed_audio."};
+constexpr EncoderRule kTowerOfSamples[] = {{"embedding_projection", "mm.a.input_projection"}};
+constexpr FieldRule kFieldsOfSamples[] = {
+    {"embedding_length", Kind::count, "audio_config.audio_embed_dim", 640},
+    {"feed_forward_length", Kind::count, "1"},
+    {"block_count", Kind::count, "0"},
+    {"attention.head_count", Kind::count, "1"},
+    {"num_mel_bins", Kind::count, "audio_config.audio_embed_dim", 640},
+};
+constexpr FixedField kFixedOfSamples[] = {
+    {"audio_config.audio_embed_dim", 640, 640},
+    {"audio_config.rms_norm_eps", 1e-6, 1e-6},
+};
+
 } // namespace
 
 constinit const EncoderFamily families::gemma3 = {.projector = "gemma3",
@@ -109,5 +142,26 @@ constinit const EncoderFamily families::gemma4v = {.projector = "gemma4v",
                                                    .fixed = kFixed4,
                                                    .mean = {},
                                                    .deviation = {1, 1, 1}};
+
+constinit const EncoderFamily families::gemma4uv = {.projector = "gemma4uv",
+                                                    .towers = kTowersUnified,
+                                                    .layers = "",
+                                                    .tower = kTowerUnified,
+                                                    .layer = {},
+                                                    .beside = kBeside4,
+                                                    .fields = kFieldsUnified,
+                                                    .mean = {},
+                                                    .deviation = {1, 1, 1}};
+
+constinit const EncoderFamily families::gemma4ua = {.media = models::vision::Media::sound,
+                                                    .section = "audio_config",
+                                                    .projector = "gemma4ua",
+                                                    .towers = kTowersOfSamples,
+                                                    .layers = "",
+                                                    .tower = kTowerOfSamples,
+                                                    .layer = {},
+                                                    .beside = {},
+                                                    .fields = kFieldsOfSamples,
+                                                    .fixed = kFixedOfSamples};
 
 } // namespace ridge::convert::import

@@ -77,7 +77,7 @@ void EncoderPlan::add_table_row(const std::string& table, int64_t token) {
   if (!rows || rows->shape.size() != 2 || token >= rows->shape[0])
     throw_error("tensor {}: has no row {} for {}", table, token, family_.table_row);
   Matrix row = pick_rows(plain_matrix(*rows, 0, rows->shape[0], rows->shape[1]), {token});
-  outputs.push_back(vector_output({transposed(std::move(row), table)}, "v.token_embd.img_break", {rows->shape[1]}));
+  outputs.push_back(vector_output({transposed(std::move(row))}, "v.token_embd.img_break", {rows->shape[1]}));
 }
 
 void EncoderPlan::add_rules(const std::string& from, const std::string& to, std::span<const EncoderRule> rules) {
@@ -120,7 +120,9 @@ void EncoderPlan::add(const SafeTensor& tensor, const std::string& to, Take take
   if (tensor.elements() == 0 || shape.size() > 5) refuse(tensor, "numbers");
   if (shape.size() < 2) {
     std::vector<Matrix> vectors;
-    vectors.push_back(taken(plain_matrix(tensor, 0, tensor.elements(), 1), take, tensor.name));
+    Matrix column = plain_matrix(tensor, 0, tensor.elements(), 1);
+    if (take == Take::colors_first) column = pick_rows(std::move(column), colors_first(tensor, tensor.elements()));
+    vectors.push_back(taken(std::move(column), take, tensor.name));
     std::vector<int64_t> dims = {vectors.front().rows};
     if (take == Take::one_column || take == Take::one_pixel)
       dims.insert(dims.begin(), take == Take::one_pixel ? 2 : 1, 1);
@@ -142,16 +144,32 @@ void EncoderPlan::add(const SafeTensor& tensor, const std::string& to, Take take
     dims = {shape[4], shape[3], shape[1], shape[0]};
   }
   if (take == Take::colors_first) {
-    const int64_t side = fields_.written("patch_size"), pixels = side * side;
-    if (shape.size() != 2 || shape[1] != 3 * pixels) refuse(tensor, fmt::format("{} columns", 3 * pixels));
-    std::vector<int64_t> columns;
-    for (int64_t color = 0; color < 3; ++color)
-      for (int64_t pixel = 0; pixel < pixels; ++pixel) columns.push_back(3 * pixel + color);
-    matrix = pick_cols(std::move(matrix), std::move(columns), tensor.name);
-    dims = {side, side, 3, shape[0]};
+    const std::vector<int64_t> columns = colors_first(tensor, shape.back());
+    matrix = pick_cols(std::move(matrix), columns, tensor.name);
+    if (const int64_t side = fields_.written("patch_size"); !family_.layer.empty()) dims = {side, side, 3, shape[0]};
+  }
+  if (take == Take::axes_first) {
+    if (shape.size() != 3 || shape[1] != 2) refuse(tensor, "a table [places, 2, width]");
+    std::vector<int64_t> order;
+    for (int64_t axis = 0; axis < 2; ++axis)
+      for (int64_t place = 0; place < shape[0]; ++place) order.push_back(2 * place + axis);
+    matrix = pick_rows(std::move(matrix), std::move(order));
+    dims = {shape[2], shape[0], 2};
   }
   if (dims.size() > gguf::kMaxDims) refuse(tensor, "at most four dimensions");
   add_matrix(std::move(matrix), to, take, std::move(dims));
+}
+
+// Without layers, a patch is a token.
+std::vector<int64_t> EncoderPlan::colors_first(const SafeTensor& tensor, int64_t columns) const {
+  const int64_t side =
+      fields_.written("patch_size") * (family_.layer.empty() ? fields_.written("projector.scale_factor") : 1);
+  const int64_t pixels = side * side;
+  if (columns != 3 * pixels) refuse(tensor, fmt::format("{} columns", 3 * pixels));
+  std::vector<int64_t> order;
+  for (int64_t color = 0; color < 3; ++color)
+    for (int64_t pixel = 0; pixel < pixels; ++pixel) order.push_back(3 * pixel + color);
+  return order;
 }
 
 void EncoderPlan::add_matrix(Matrix matrix, const std::string& to, Take take, std::vector<int64_t> dims) {

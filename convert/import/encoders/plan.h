@@ -2,7 +2,7 @@
 #pragma once
 
 #include "convert/import/encoders/family.h"
-#include "convert/import/output.h"
+#include "convert/import/matrices/output.h"
 
 #include <optional>
 #include <set>
@@ -40,6 +40,7 @@ class EncoderPlan {
   void add_matrix(Matrix matrix, const std::string& to, Take take, std::vector<int64_t> dims);
   void add_batch_norm(const std::string& from, const std::string& to, Take take);
   void add_sinusoids(const std::string& to);
+  std::vector<int64_t> colors_first(const gguf::SafeTensor& tensor, int64_t columns) const;
   Matrix taken(Matrix matrix, Take take, const std::string& name) const;
   std::optional<quant::Type> type_of(const gguf::TensorInfo& tensor) const;
   void check_all_used() const;

@@ -1,6 +1,4 @@
-#include "kernels/cuda/gemm/prompt_exchange.h"
-
-#include "kernels/cuda/exchange/exchange.h"
+#include "kernels/cuda/exchange/sum_mail.h"
 #include "kernels/cuda/gemm/prompt_results.cuh"
 #include "kernels/cuda/runtime/hopper.cuh"
 
@@ -23,7 +21,7 @@ struct ProductShape {
   static constexpr int kSharedBytes = kStages * kStageBytes + 1024;
 };
 
-template <int kN>
+template <int kN, bool kSends>
 __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __grid_constant__ ProductArgs args) {
 #ifdef RIDGE_HAS_WGMMA
   using Shape = ProductShape<kN>;
@@ -40,7 +38,8 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
   __syncthreads();
   let_successor_start();
   wait_for_predecessor();
-  const int token_tiles = args.token_rows / kPromptTokens;
+  const int token_tiles = kSends ? args.tiles.count : args.token_rows / kPromptTokens;
+  const int first_tile = kSends ? args.tiles.first : 0;
   const int total = token_tiles * (args.w_rows / kN);
   int stage = 0, parity = 0;
   const auto next_stage = [&] {
@@ -50,7 +49,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
     give_registers<40>();
     if (threadIdx.x != kConsumers * 128) return;
     for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
-      const uint8_t* x = args.x + int64_t{tile % token_tiles} * Shape::kXBytes;
+      const uint8_t* x = args.x + int64_t{first_tile + tile % token_tiles} * Shape::kXBytes;
       const uint8_t* w = args.w + int64_t{tile / token_tiles} * Shape::kWBytes;
       for (int step = 0; step < args.steps; ++step) {
         empty[stage].wait(parity ^ 1);
@@ -65,6 +64,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
     return;
   }
   take_registers<232>();
+  const int64_t mail_half = kSends ? args.mail.half() : 0;
   // In turn: a warpgroup starts after the other has waited for all of its steps. It thus waits for the next phase of
   // each stage's barrier, never the one after that, which its parity could not distinguish.
   const auto skip_tile = [&] {
@@ -109,8 +109,13 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
     if (kInTurn) skip_tile();
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
-      const int token = tile % token_tiles * kPromptTokens + (kInTurn ? part : warpgroup) * 64 + warp * 16;
-      LaneResults<kN>(args, sum[part], tile / token_tiles * kN, token, lane).write();
+      const int token =
+          (first_tile + tile % token_tiles) * kPromptTokens + (kInTurn ? part : warpgroup) * 64 + warp * 16;
+      const LaneResults<kN> results(args, sum[part], tile / token_tiles * kN, token, lane);
+      if constexpr (kSends)
+        results.send(mail_half);
+      else
+        results.write();
     }
   }
 #endif
@@ -119,9 +124,20 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
 template <int kN>
 void launch_product(const Launch& launch, const ProductArgs& args) {
   constexpr int kShared = ProductShape<kN>::kSharedBytes;
-  allow_dynamic_shared_memory(product_kernel<kN>, kShared);
+  allow_dynamic_shared_memory(product_kernel<kN, false>, kShared);
   const int tiles = args.token_rows / kPromptTokens * (args.w_rows / kN);
-  launch(product_kernel<kN>, std::min(tiles, launch.sm_count), kProductThreads, kShared, args);
+  launch(product_kernel<kN, false>, std::min(tiles, launch.sm_count), kProductThreads, kShared, args);
+}
+
+int rounds_of(int tiles, const Launch& launch) { return (tiles + launch.sm_count - 1) / launch.sm_count; }
+
+// The other multiprocessors are free for sums.
+void launch_sending_product(const Launch& launch, ProductArgs args, const TokenTiles& tokens) {
+  constexpr int kN = 128, kShared = ProductShape<kN>::kSharedBytes;
+  allow_dynamic_shared_memory(product_kernel<kN, true>, kShared);
+  args.tiles = tokens;
+  const int tiles = tokens.count * (args.w_rows / kN), rounds = rounds_of(tiles, launch);
+  launch(product_kernel<kN, true>, (tiles + rounds - 1) / rounds, kProductThreads, kShared, args);
 }
 
 } // namespace
@@ -129,7 +145,7 @@ void launch_product(const Launch& launch, const ProductArgs& args) {
 bool can_multiply_prompts(const Launch& launch) {
   if (launch.shared_per_block < ProductShape<256>::kSharedBytes) return false;
   cudaFuncAttributes attributes = {};
-  if (cudaFuncGetAttributes(&attributes, product_kernel<256>) != cudaSuccess) return false;
+  if (cudaFuncGetAttributes(&attributes, product_kernel<256, false>) != cudaSuccess) return false;
   return attributes.sharedSizeBytes > 0; // the barriers: without wgmma the kernel is empty
 }
 
@@ -140,9 +156,9 @@ PromptScratch::PromptScratch(int64_t cols) {
 class PromptProduct {
  public:
   PromptProduct(const Launch& launch, std::span<const PromptMatrices> matrices, const PromptResult& result,
-                PromptScratch& scratch, const PartExchange* exchange = nullptr)
+                PromptScratch& scratch, const SumMail& mail = {}, const TokensSent& sent = {})
       : launch_(launch), matrices_(matrices), gated_(result.gated), stride_(gated_ ? 2 : 1), scratch_(scratch),
-        exchange_(exchange) {
+        sent_(sent) {
     const GemmArgs& input = matrices[0].args;
     product_.x = reinterpret_cast<const uint8_t*>(input.x);
     product_.exponent = input.exponent;
@@ -155,9 +171,11 @@ class PromptProduct {
     product_.glu = result.glu.value_or(FusedGlu{});
     product_.half = result.half;
     std::ranges::copy(result.bounds, product_.bounds);
-    product_.tile_rows = rounds(rows_of_all(256), 256) <= rounds(rows_of_all(128), 128) ? 256 : 128;
+    product_.mail = mail;
+    const bool wide = !sends() && rounds(rows_of_all(256), 256) <= rounds(rows_of_all(128), 128);
+    product_.tile_rows = wide ? 256 : 128;
     product_.w_pitch = static_cast<int>(rows_per_pass());
-    uses_second_stream_ = exchange_ || product_.w_pitch * bytes_per_row() >= kLargeBytes;
+    uses_second_stream_ = product_.w_pitch * bytes_per_row() >= kLargeBytes;
   }
 
   void run() {
@@ -167,30 +185,25 @@ class PromptProduct {
       while (s < segments_of(m.args)) {
         if (product_.w_rows == 0) begin_pass();
         if (decoded_.segments == 0) begin_decoding(m.args);
-        const auto part_ends = [&] { return exchange_ && done % kPartColumns == 0; };
         do {
-          int rows = std::min(m.args.segment[s].rows - done, (product_.w_pitch - product_.w_rows) / stride_);
-          if (exchange_) rows = std::min(rows, static_cast<int>(kPartColumns) - done % static_cast<int>(kPartColumns));
+          const int rows = std::min(m.args.segment[s].rows - done, (product_.w_pitch - product_.w_rows) / stride_);
           add(m.args, s, done, rows);
           done += rows;
           if (done == m.args.segment[s].rows) ++s, done = 0;
-        } while (s < segments_of(m.args) && product_.w_rows < product_.w_pitch && !part_ends());
-        const bool ends = product_.w_rows == product_.w_pitch || part_ends();
+        } while (s < segments_of(m.args) && product_.w_rows < product_.w_pitch);
+        const bool ends = product_.w_rows == product_.w_pitch;
         if (ends || s < segments_of(m.args) || !decodes_with(i + 1, m)) decode(m);
-        if (ends) finish_pass();
-        if (part_ends()) exchange_part(s < segments_of(m.args) ? done : m.args.segment[0].rows);
+        if (ends) finish_pass(i + 1 == matrices_.size() && s == segments_of(m.args));
       }
     }
-    if (product_.w_rows > 0) finish_pass();
-    if (!exchange_) return;
-    RIDGE_CUDA(cudaEventRecord(exchange_->beside.done.handle, exchange_->beside.stream.handle));
-    RIDGE_CUDA(cudaStreamWaitEvent(launch_.stream, exchange_->beside.done.handle));
+    if (product_.w_rows > 0) finish_pass(true);
   }
 
  private:
   // Decoded bytes from which the second stream pays off: synchronizing costs about 15 µs.
   static constexpr int64_t kLargeBytes = 24 << 20;
 
+  bool sends() const { return product_.mail.ranks > 0; }
   int segments_of(const GemmArgs& args) const { return gated_ ? 1 : args.segments; }
   int64_t bytes_per_row() const { return int64_t{product_.steps} * kTileRowBytes; }
   int64_t padded(int64_t rows) const { return core::round_up(stride_ * rows, product_.tile_rows); }
@@ -217,7 +230,7 @@ class PromptProduct {
 
   int64_t rows_per_pass() const {
     const int64_t tile = product_.tile_rows;
-    const int64_t total = exchange_ ? std::min(rows_of_all(tile), kPartColumns) : rows_of_all(tile);
+    const int64_t total = rows_of_all(tile);
     const int64_t room = std::min(scratch_.buffer_bytes() / bytes_per_row() / kRowsAtOnce * kRowsAtOnce, total);
     const auto cost = [&](int64_t rows) { return rounds(rows, product_.tile_rows); };
     constexpr double kPassCost = 16;
@@ -277,13 +290,16 @@ class PromptProduct {
     product_.w_rows += static_cast<int>(padded(rows));
   }
 
-  void finish_pass() {
+  void finish_pass(bool last) {
     const int buffer = scratch_.next_;
     if (uses_second_stream_) {
       RIDGE_CUDA(cudaEventRecord(scratch_.decoded_[buffer].handle, scratch_.stream_.handle));
       RIDGE_CUDA(cudaStreamWaitEvent(launch_.stream, scratch_.decoded_[buffer].handle));
     }
-    product_.tile_rows == 256 ? launch_product<256>(launch_, product_) : launch_product<128>(launch_, product_);
+    if (sends())
+      send_tokens(last);
+    else
+      product_.tile_rows == 256 ? launch_product<256>(launch_, product_) : launch_product<128>(launch_, product_);
     if (uses_second_stream_)
       RIDGE_CUDA(cudaEventRecord(scratch_.multiplied_[buffer].handle, launch_.stream));
     else
@@ -292,13 +308,25 @@ class PromptProduct {
     product_.segments = product_.w_rows = 0;
   }
 
-  void exchange_part(int made) {
-    Launch beside = launch_;
-    beside.stream = exchange_->beside.stream.handle;
-    beside.overlap = false;
-    RIDGE_CUDA(cudaStreamWaitEvent(beside.stream, scratch_.multiplied_[scratch_.next_ ^ 1].handle));
-    exchange_->launch(beside, exchanged_, made - exchanged_);
-    exchanged_ = made;
+  // In two parts in the last pass, so that the first's sums overlap with the second's products.
+  void send_tokens(bool last) {
+    const TokenTiles all = all_token_tiles(product_.tokens);
+    const TokenTiles first = {0, last ? tiles_ahead(all.count) : all.count};
+    launch_sending_product(launch_, product_, first);
+    if (!last) return;
+    const TokenTiles rest = {first.count, all.count - first.count};
+    sent_(first, rest.count == 0);
+    if (rest.count == 0) return;
+    launch_sending_product(launch_, product_, rest);
+    sent_(rest, true);
+  }
+  // About half, without more rounds of all multiprocessors; all if there is no such cut.
+  int tiles_ahead(int all) const {
+    const int columns = product_.w_rows / 128;
+    const auto rounds = [&](int tiles) { return rounds_of(tiles * columns, launch_); };
+    for (int ahead = all / 2; ahead > 0; --ahead)
+      if (rounds(ahead) + rounds(all - ahead) == rounds(all)) return ahead;
+    return all;
   }
 
   const Launch& launch_;
@@ -306,8 +334,7 @@ class PromptProduct {
   bool gated_;
   int stride_; // rows of W per row of the result
   PromptScratch& scratch_;
-  const PartExchange* exchange_;
-  int exchanged_ = 0;
+  const TokensSent sent_;
   bool uses_second_stream_ = true; // decodes in the second stream
   ExpandArgs decoded_ = {};
   ProductArgs product_ = {};
@@ -319,8 +346,8 @@ void launch_prompt_product(const Launch& launch, std::span<const PromptMatrices>
 }
 
 void launch_prompt_product(const Launch& launch, const PromptMatrices& matrix, PromptScratch& scratch,
-                           const PartExchange& exchange) {
-  PromptProduct(launch, {&matrix, 1}, {}, scratch, &exchange).run();
+                           const SumMail& mail, const TokensSent& sent) {
+  PromptProduct(launch, {&matrix, 1}, {}, scratch, mail, sent).run();
 }
 
 } // namespace ridge::kernels::cuda

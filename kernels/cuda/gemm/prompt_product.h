@@ -6,6 +6,7 @@
 #pragma once
 
 #include "core/host_device/round_up.h"
+#include "kernels/cuda/exchange/sum_mail.h"
 #include "kernels/cuda/gemm/expand.h"
 #include "kernels/cuda/gemm/product_bound.h"
 #include "kernels/cuda/products/gemm.h"
@@ -13,6 +14,7 @@
 #include "kernels/cuda/runtime/device.h"
 #include "kernels/cuda/runtime/glu.h"
 
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -66,6 +68,11 @@ inline constexpr size_t kMaxPromptMatrices = kMaxSegments;
 // All use the first one's input. A residual belongs to the first matrix; a gated result goes to segment 0's out.
 void launch_prompt_product(const Launch&, std::span<const PromptMatrices> matrices, const PromptResult&,
                            PromptScratch&);
+// Sends its results: one matrix of one segment. `sent` is called behind each launch that sends the last of some
+// tokens'.
+using TokensSent = std::function<void(const TokenTiles&, bool last)>;
+void launch_prompt_product(const Launch&, const PromptMatrices& matrix, PromptScratch&, const SumMail& mail,
+                           const TokensSent& sent);
 
 void launch_product_bound(const Launch&, const PromptMatrices& matrix, PromptScratch&, ProductBound* bound);
 

@@ -64,21 +64,17 @@ std::vector<float> waves(const Builder& b, int64_t width, int64_t queries) {
   return table;
 }
 
-// The last rows, the queries, attend to the others. One more element per head hides queries from each other: it is 1 in
-// q and kNever in the queries' keys.
+// The last rows, the queries, attend to the others.
 ValueId attend_to_patches(Builder& b, ValueId q, ValueId k, ValueId v, int64_t patches, int64_t queries) {
   constexpr int64_t kHeadDim = 128;
-  constexpr float kNever = -30000;
   const int64_t width = b.width_of(q), heads = width / kHeadDim;
   if (width % kHeadDim != 0)
     throw_error("{}: a resampler of {} elements, expected heads of {}", b.hparams().path(), width, kHeadDim);
   std::vector<float> hidden(patches + queries);
-  std::fill(hidden.begin() + patches, hidden.end(), kNever);
-  q = b.before_heads(q, heads, b.rows("resampler.looks", std::vector<float>(patches + queries, 1), 1), "resampler.q");
-  k = b.before_heads(k, heads, b.rows("resampler.hidden", hidden, 1), "resampler.k");
+  std::fill(hidden.begin() + patches, hidden.end(), kHidden);
   core::AttentionParams params = {.heads = heads};
   params.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(kHeadDim)));
-  return b.attend(q, k, v, "resampler.", {heads, kHeadDim + 1, kHeadDim}, params);
+  return b.attend_to_seen(q, k, v, "resampler.", hidden, {heads, kHeadDim, kHeadDim}, params);
 }
 
 void build(Builder& b) {

@@ -113,6 +113,29 @@ TEST_CASE("convert: Gemma 4's scales, norms and limits of sounds") {
   CHECK(gemma4_sound().converted("q8_0").find_tensor("a.blk.0.conv_dw.weight")->type == quant::Type::F32);
 }
 
+TEST_CASE("convert: Gemma 4 without an encoder has columns by color, positions by axis, and samples") {
+  constexpr int64_t kPlaces = 40, kPixelsOfAColor = 16;
+  const Encoder e = gemma4_unified();
+  const gguf::File file = e.converted();
+  CHECK(file.get_string("clip.vision.projector_type") == "gemma4uv");
+  CHECK(file.get_string("clip.audio.projector_type") == "gemma4ua");
+  CHECK(file.get_int("clip.vision.block_count") == 0);
+  CHECK(file.get_int("clip.vision.projector.scale_factor") == 2);
+  for (const char* name : {"v.patch_norm.1.weight", "v.patch_norm.1.bias", "v.patch_embd.weight"}) {
+    CAPTURE(name);
+    const Floats values = floats_of(file, name);
+    CHECK(values[1] == 3);               // red of the second pixel
+    CHECK(values[kPixelsOfAColor] == 1); // green of the first
+  }
+  CHECK(shape_of(file, "v.position_embd.weight") == Dims{kWidth, kPlaces, 2});
+  const Floats places = floats_of(file, "v.position_embd.weight");
+  CHECK(places[kWidth] == 2 * kWidth);       // the second place of the first axis
+  CHECK(places[kPlaces * kWidth] == kWidth); // the first place of the second axis
+  CHECK(tokens_of(e, 0.4) == 10);
+  engine::PictureReader reader(e.folder / "mmproj.gguf", {.threads = 1, .exact = true});
+  CHECK(reader.count_tokens(media::Picture(40, 40)) >= 70);
+}
+
 TEST_CASE("convert: LFM2-Audio's batch norm becomes a factor and a shift") {
   const gguf::File file = lfm2_audio().converted();
   const Floats factor = floats_of(file, "a.blk.0.conv_norm.weight"), shift = floats_of(file, "a.blk.0.conv_norm.bias");

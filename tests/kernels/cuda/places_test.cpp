@@ -1,6 +1,8 @@
 // Rows, axes and pictures on the GPU.
 #include "device.h"
+#include "greedy.h"
 #include "support/placed_batches.h"
+#include "support/recipes/golden_rows.h"
 #include "support/recipes/recipe_runs.h"
 #include "support/recipes/vision_runs.h"
 
@@ -128,17 +130,16 @@ TEST_CASE("CUDA: chosen tokens and guesses have the places behind the prompt's l
 
     core::SamplerParams greedy;
     greedy.temp = 0;
-    executor->forward(prompt.batch());
-    REQUIRE(executor->start_decoding(core::Sampler(greedy, m.program.vocab), kPrompt, 0));
+    core::Sampler sampler(greedy, m.program.vocab);
+    tests::begin_chain(*executor, prompt.batch(), sampler);
     std::vector<int32_t> chosen;
-    for (int64_t i = 0; i < 4; ++i) chosen.push_back(executor->next_token(i < 3));
+    for (int64_t i = 0; i < 4; ++i) chosen.push_back(tests::next_token(*executor, kPrompt + i, i < 3));
     const std::vector<int32_t> guessed = {chosen.back(), wanted[4], wanted[5]};
-    executor->decode_guesses(guessed, 2, static_cast<int32_t>(kPrompt + 3));
-    for (const int32_t token : executor->chosen_tokens()) chosen.push_back(token);
+    for (const int32_t token : tests::verified(*executor, guessed, static_cast<int32_t>(kPrompt + 3)))
+      chosen.push_back(token);
     CHECK(chosen == std::vector(wanted.begin(), wanted.begin() + std::ssize(chosen)));
     CHECK(std::ssize(chosen) == 7);
 
-    core::Sampler sampler(greedy, m.program.vocab);
     CHECK(executor->continue_greedily(prompt.batch(), sampler, kChosen) ==
           std::vector(wanted.begin(), wanted.begin() + kChosen));
   }
@@ -159,6 +160,21 @@ TEST_CASE("CUDA: batches of more shapes than graphs are kept of have the logits 
       executor->forward(batch);
       const std::span<const float> row = executor->logits(static_cast<int64_t>(outputs) - 1);
       CHECK(tests::nmse(row, std::span(first).subspan((outputs - 1) * row.size(), row.size())) < kFast);
+    }
+}
+
+TEST_CASE("CUDA: tiny encoders make rows of sounds and pictures as llama.cpp does") {
+  REQUIRE_DEVICE();
+  for (const tests::GoldenCase& of : tests::golden_cases("mtmd"))
+    for (const bool exact : {true, false}) {
+      CAPTURE(of.name);
+      CAPTURE(exact);
+      const tests::GoldenRows rows = tests::rows_of(of, {.threads = 1, .gpu = 0, .exact = exact});
+      REQUIRE(rows.on_gpu);
+      CHECK(rows.tokens == of.tokens());
+      const double error = tests::nmse(rows.values, of.rows());
+      CHECK(error <= (exact ? 1e-6 : kFastPicture));
+      MESSAGE(of.name, exact ? ", exact: NMSE " : ", fast: NMSE ", error);
     }
 }
 

@@ -345,7 +345,7 @@ TEST_CASE(
   CHECK(exchanged(100) == Places{0, 1, 2, 3, 4});
 }
 
-TEST_CASE("batch plan: a product's input stays while its first columns are summed over ranks") {
+TEST_CASE("batch plan: a product's input stays while its first rows are summed over ranks") {
   RandomProgram::Shape shape;
   shape.width = 2304;
   shape.hidden = 768; // its shares are narrower than the sum

@@ -79,7 +79,7 @@ class PieceMail {
   __device__ __forceinline__ void wait_for_flags(int64_t piece) const {
     wait_for_flags(piece, [](int) { return true; });
   }
-  // Of the ranks that have the piece.
+  // Waits for the ranks that have the piece.
   template <typename Has>
   __device__ __forceinline__ void wait_for_flags(int64_t piece, const Has& has) const {
     if (is_other() && has(static_cast<int>(threadIdx.x))) wait_for(threadIdx.x, piece);

@@ -84,7 +84,7 @@ class TokenSums {
       if (const int at = first + i * kThreads; at < width_) run(at, i);
   }
 
-  // Of an eight: its token's row, and the first column.
+  // An eight's place: its token's row, and the first column.
   struct At {
     bool there;
     int64_t first;

@@ -19,7 +19,7 @@ constexpr bool summed_by_tokens(int64_t rows, int64_t width) {
 }
 constexpr int64_t token_groups(int64_t rows) { return (rows + kGroupTokens - 1) / kGroupTokens; }
 
-// Of consecutive tiles of kPromptTokens: what a product sends at once. Ranks may cut differently.
+// Consecutive tiles of kPromptTokens: what a product sends at once. Ranks may cut differently.
 struct TokenTiles {
   int first, count;
 };
@@ -37,7 +37,7 @@ struct SumMail {
   uint32_t place = 0; // of the exchange in its step
 
 #ifdef __CUDACC__
-  // Of this exchange.
+  // The offset of this exchange's half.
   __device__ __forceinline__ int64_t half() const {
     return (*const_cast<const volatile uint32_t*>(&numbers->first) + place) % 2 * half_bytes;
   }

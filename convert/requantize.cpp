@@ -8,15 +8,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 namespace ridge::convert {

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <set>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 namespace ridge::convert {

@@ -4,7 +4,6 @@
 
 #include "kernels/cuda/exchange/packets.h"
 #include "kernels/cuda/products/half_layout.h"
-#include "kernels/cuda/products/scratch_sizes.h"
 
 #include <cstdint>
 
@@ -18,14 +17,6 @@ constexpr bool summed_by_tokens(int64_t rows, int64_t width) {
   return rows > kMaxWideRows && width % kUnitColumns == 0 && width >= 512;
 }
 constexpr int64_t token_groups(int64_t rows) { return (rows + kGroupTokens - 1) / kGroupTokens; }
-
-// Consecutive tiles of kPromptTokens: what a product sends at once. Ranks may cut differently.
-struct TokenTiles {
-  int first, count;
-};
-constexpr TokenTiles all_token_tiles(int64_t rows) {
-  return {0, static_cast<int>((rows + kPromptTokens - 1) / kPromptTokens)};
-}
 
 // Where a rank sends its terms of one sum.
 struct SumMail {

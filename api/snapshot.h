@@ -267,7 +267,7 @@ struct Snapshot {
   bool keep_choices = false;
   std::string system_prompt;
   std::vector<AdapterRow> adapters;
-  SamplerParams sampling;
+  core::SamplerParams sampling;
   int64_t max_tokens = -1;
   Speed speed;
   KvUse kv;

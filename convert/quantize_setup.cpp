@@ -7,6 +7,7 @@
 #include "core/strings/printable.h"
 #include "engine/loading/loaded_model.h"
 #include "kernels/cpu/executor/executor.h"
+#include "kernels/cpu/executor/threads.h"
 #include "kernels/cuda/encode/hessian.h"
 #include "kernels/cuda/executor/executor.h"
 #include "models/guide.h"
@@ -98,7 +99,8 @@ const models::Recipe& parse_recipe(const std::string& name) {
 
 QuantizeSetup::QuantizeSetup(const api::QuantizeRequest& r, const QuantizeSteps& steps)
     : request(r), steps(steps), file(r.input.empty() ? models::open_guide() : gguf::File::open(r.input)) {
-  if (r.threads > 0) omp_set_num_threads(r.threads);
+  omp_set_num_threads(r.threads > 0 ? r.threads
+                                    : std::min(omp_get_max_threads(), kernels::cpu::processors().worker_threads()));
   if (!r.output.empty()) core::check_output(r.output, {r.imatrix, r.calibration});
   if (!r.imatrix.empty()) importance_ = gguf::Imatrix::read(r.imatrix);
   options_ = recipe_options(r, importance_ || is_calibrated());
@@ -106,8 +108,9 @@ QuantizeSetup::QuantizeSetup(const api::QuantizeRequest& r, const QuantizeSteps&
 }
 
 EncodeRows QuantizeSetup::encode() const {
+  if (!gpu_) return encode_on_cpu;
   return [this](const Rows& rows, quant::Type to, std::span<const float> columns, std::byte* packed) {
-    if (gpu_ && gpu_->can_encode(to))
+    if (gpu_->can_encode(to))
       gpu_->encode_rows(rows.packed ? rows.packed_format->type : quant::Type::F32,
                         rows.packed ? rows.packed : reinterpret_cast<const std::byte*>(rows.weights), to, rows.rows,
                         rows.cols, columns, packed);

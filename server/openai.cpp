@@ -179,7 +179,7 @@ void OpenAiReply::stream(Client& client) {
   const auto send_choice = [&](Json choice, bool last) {
     if (choice.is_null()) return;
     Json chunk = envelope(names_.event, Json::array({std::move(choice)}));
-    if (timings_in_events_) chunk["timings"] = timings_.json(answers_);
+    if (timings_in_events_ && timings_.began()) chunk["timings"] = timings_.json(answers_);
     if (last && !usage_in_stream_) chunk["timings"] = timings_json(answers_);
     if (usage_in_events_) chunk["usage"] = usage_so_far();
     client.event(chunk);

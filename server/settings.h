@@ -19,6 +19,7 @@ class RunningTimings {
   // Starts the clock. Call count_token() for each token.
   RunningTimings();
   void count_token();
+  bool began() const { return tokens_ > 0; }
 
   double seconds() const;
   double seconds_generating() const;

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "engine/adapters/adapters.h"
+#include "engine/diffusion/canvas.h"
 #include "engine/options.h"
 #include "engine/speculation/head_drafter.h"
 #include "engine/speculation/model_drafter.h"

@@ -249,7 +249,7 @@ class NativeReply {
                  {"truncated", is_truncated(answer)},
                  {"stop_type", stop_type(answer)},
                  {"stopping_word", answer.text.stop()},
-                 {"tokens_cached", answer.prompt_tokens + generated},
+                 {"tokens_cached", answer.prompt_tokens + std::max<int64_t>(0, generated - 1)}, // the last one is not
                  {"timings", timings_.json(answers_)}};
     if (std::ranges::all_of(answers_.all(), &Answers::Answer::ended)) json["timings"] = timings_json(answers_);
     if (!part.probabilities.empty()) json["completion_probabilities"] = std::move(part.probabilities);

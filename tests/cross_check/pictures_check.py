@@ -52,7 +52,7 @@ class Case:
         self.model_name, self.name = model, name or model
 
     def build(self):
-        config = dict(self.config, text_config=dict(TEXT, **self.text), tie_word_embeddings=False)
+        config = dict(dict(tie_word_embeddings=False), **self.config, text_config=dict(TEXT, **self.text))
         made = getattr(transformers, self.model_name + "Config")(**config)
         for part in (made, made.text_config, made.vision_config):
             part._attn_implementation = "eager"
@@ -155,6 +155,24 @@ class Gemma4(Case):
         return dict(mm_token_type_ids=(ids == self.image_id).int())
 
 
+class Gemma4Unified(Gemma4):  # a token of 24 pixels, no encoder
+    config = dict(vision_config=dict(patch_size=8, pooling_kernel_size=3, mm_embed_dim=32, mm_posemb_size=40,
+                                     output_proj_dims=32), audio_config=None, tie_word_embeddings=True)
+
+    def inputs(self, image):
+        pixels = blocks(self.scaled(image)[0], 24).permute(0, 1, 3, 4, 2)
+        lines, columns = pixels.shape[:2]
+        y, x = torch.meshgrid(torch.arange(lines), torch.arange(columns), indexing="ij")
+        return dict(pixel_values=pixels.reshape(1, lines * columns, -1),
+                    image_position_ids=torch.stack([x, y], -1).reshape(1, -1, 2))
+
+    def logits(self, model, ids, inputs, rows):  # with generate()'s masks: forward()'s own are bidirectional everywhere
+        masks = model.create_masks_for_generate(
+            config=model.config, inputs_embeds=model.get_input_embeddings()(ids), attention_mask=None, cache=None,
+            position_ids=torch.arange(ids.shape[1])[None], **self.more(ids))
+        return model(input_ids=ids, attention_mask=masks, **inputs).logits
+
+
 class Llava(Case):
     special, image_token = ["<image>"], "<image>"
     config = dict(vision_config=dict(VIT, model_type="clip_vision_model", image_size=32, projection_dim=16))
@@ -241,7 +259,7 @@ class Idefics(Case):
 
 
 CASES = [Qwen2("Qwen2VL"), Qwen25("Qwen2_5_VL"), Qwen3("Qwen3VL"), Qwen35("Qwen3_5"), Gemma3("Gemma3"),
-         Gemma4("Gemma4"), Llava("Llava"), SiglipLlava("Llava", "Llava with SigLIP"), Pixtral("Llava", "Pixtral"),
+         Gemma4("Gemma4"), Gemma4Unified("Gemma4Unified"), Llava("Llava"), SiglipLlava("Llava", "Llava with SigLIP"), Pixtral("Llava", "Pixtral"),
          Mistral("Mistral3"), InternVL("InternVL"), Idefics("SmolVLM"), Idefics("Idefics3")]
 
 

@@ -184,6 +184,16 @@ class Gemma4(Case):
         return model.model.get_audio_features(spectrum[None], mask, return_dict=True).pooler_output.reshape(-1, 64)
 
 
+class Gemma4Unified(Gemma4):  # no encoder
+    config = dict(audio_config=dict(audio_embed_dim=640), vision_config=None)
+
+    def rows(self, model, samples):
+        frames = np.pad(samples, (0, -len(samples) % 640)).reshape(1, -1, 640)
+        mask = torch.ones(frames.shape[:2], dtype=torch.bool)
+        features = model.model.get_audio_features(torch.tensor(frames, dtype=torch.float32), mask, return_dict=True)
+        return features.pooler_output.reshape(-1, 64)
+
+
 class Lfm2Audio(Case):  # whose encoder is Parakeet's, with a projector behind it
     NAMES = [("subsampling.layers.", "pre_encode.conv."), ("subsampling.linear", "pre_encode.out"),
              ("self_attn.bias_", "self_attn.pos_bias_"), ("self_attn.relative_k_proj", "self_attn.linear_pos"),
@@ -230,7 +240,8 @@ class Lfm2Audio(Case):  # whose encoder is Parakeet's, with a projector behind i
 
 CASES = [Ultravox("Ultravox", ""), Voxtral("Voxtral", "Voxtral"), Qwen2Audio("Qwen2Audio", "Qwen2Audio"),
          AudioFlamingo("AudioFlamingo3", "AudioFlamingo3"), Qwen25Omni("Qwen2.5-Omni", "Qwen2_5Omni"), Qwen3Omni("Qwen3-Omni", "Qwen3OmniMoe"),
-         Qwen3Asr("Qwen3-ASR", "Qwen3ASR"), Gemma4("Gemma4", "Gemma4"), Lfm2Audio("LFM2-Audio", "")]
+         Qwen3Asr("Qwen3-ASR", "Qwen3ASR"), Gemma4("Gemma4", "Gemma4"),
+         Gemma4Unified("Gemma4-unified", "Gemma4Unified"), Lfm2Audio("LFM2-Audio", "")]
 
 
 def check(ridge, case, folder):

@@ -86,7 +86,7 @@ constexpr FixedField kFixed4[] = {
     {"vision_config.rope_parameters.rope_theta", 100, 100},
 };
 
-constexpr std::string_view kTowersUnified[] = {"embed_vision."};
+constexpr std::string_view kTowersUnified[] = {"vision_embedder."};
 constexpr EncoderRule kTowerUnified[] = {
     {"patch_ln1", "v.patch_norm.1", Take::colors_first},
     {"patch_dense.weight", "v.patch_embd.weight", Take::colors_first},
@@ -94,7 +94,6 @@ constexpr EncoderRule kTowerUnified[] = {
     {"patch_ln2", "v.patch_norm.2"},
     {"pos_embedding", "v.position_embd.weight", Take::axes_first},
     {"pos_norm", "v.patch_norm.3"},
-    {"multimodal_embedder.embedding_projection", "mm.input_projection"},
 };
 constexpr FieldRule kFieldsUnified[] = {
     {"embedding_length", Kind::count, "vision_config.mm_embed_dim", 3840},
@@ -149,7 +148,7 @@ constinit const EncoderFamily families::gemma4uv = {.projector = "gemma4uv",
                                                     .layers = "",
                                                     .tower = kTowerUnified,
                                                     .layer = {},
-                                                    .beside = {},
+                                                    .beside = kBeside4,
                                                     .fields = kFieldsUnified,
                                                     .mean = {},
                                                     .deviation = {1, 1, 1}};

@@ -8,7 +8,6 @@
 #include "kernels/cpu/formats/targets.h"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -190,8 +189,7 @@ namespace {
 int threads_of(const core::Program& program, const core::ExecutorConfig& config) {
   core::validate(program);
   core::check_config(program, config);
-  const int wanted = config.threads > 0 ? config.threads : default_threads();
-  return std::min(wanted, omp_get_thread_limit());
+  return config.threads > 0 ? config.threads : default_threads();
 }
 
 } // namespace

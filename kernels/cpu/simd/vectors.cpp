@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 HWY_BEFORE_NAMESPACE();
@@ -117,6 +118,24 @@ HWY_INLINE VF sigmoid_of(VF x) { // exp(88) is still finite
   return hn::Div(one, hn::Add(one, hn::Exp(kF, hn::Min(hn::Neg(x), hn::Set(kF, 88.0f)))));
 }
 
+// x * P(x²) / Q(x²) below kErfIsOne: the error is at most 4e-7.
+HWY_INLINE VF erf_of(VF x) {
+  constexpr float kErfIsOne = 4;
+  constexpr float kP[] = {-2.72614225801306e-10f, 2.77068142495902e-08f,  -2.10102402082508e-06f,
+                          -5.69250639462346e-05f, -7.34990630326855e-04f, -2.95459980854025e-03f,
+                          -1.60960333262415e-02f};
+  constexpr float kQ[] = {-1.45660718464996e-05f, -2.13374055278905e-04f, -1.68282697438203e-03f,
+                          -7.37332916720468e-03f, -1.42647390514189e-02f};
+  const VF one = hn::Set(kF, 1.0f), square = hn::Mul(x, x);
+  const auto polynomial = [&](const auto& factors) HWY_ATTR {
+    VF sum = hn::Set(kF, factors[0]);
+    for (size_t i = 1; i < std::size(factors); ++i) sum = hn::MulAdd(sum, square, hn::Set(kF, factors[i]));
+    return sum;
+  };
+  const auto large = hn::Ge(hn::Abs(x), hn::Set(kF, kErfIsOne));
+  return hn::IfThenElse(large, hn::CopySign(one, x), hn::Div(hn::Mul(x, polynomial(kP)), polynomial(kQ)));
+}
+
 HWY_INLINE VF as_half(VF x) {
 #if HWY_TARGET == HWY_SCALAR // Highway's SCALAR conversion truncates
   return hn::Set(kF, core::f32_from_f16(core::f16_from_f32(hn::GetLane(x))));
@@ -148,12 +167,9 @@ HWY_INLINE VF activated(const core::ActivationParams& params, VF x) {
     const VF y = as_half(hn::Mul(of, sigmoid_of(hn::Mul(hn::Mul(of, hn::Set(kF, 2 * kGelu)), cube))));
     return hn::IfThenElse(large, hn::IfThenElseZero(hn::Gt(x, zero), x), y);
   }
-  if constexpr (kKind == gelu_erf) {
-    alignas(64) float all[kLanes];
-    hn::StoreU(x, kF, all);
-    for (float& one : all) one = 0.5f * one * (1 + std::erf(one * 0.7071067812f));
-    return hn::LoadU(kF, all);
-  }
+  if constexpr (kKind == gelu_erf)
+    return hn::Mul(hn::Mul(hn::Set(kF, 0.5f), x),
+                   hn::Add(hn::Set(kF, 1.0f), erf_of(hn::Mul(x, hn::Set(kF, 0.7071067812f)))));
   if constexpr (kKind == soft_cap) return hn::Mul(alpha, hn::Tanh(kF, hn::Div(x, alpha)));
   if constexpr (kKind == softplus) return hn::Add(hn::Max(x, zero), hn::Log1p(kF, hn::Exp(kF, hn::Neg(hn::Abs(x)))));
   if constexpr (kKind == xielu) {

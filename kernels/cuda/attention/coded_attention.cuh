@@ -1,7 +1,7 @@
 // Attention over caches of codes, for one token or a few, with up to eight rows (token, query head) per tile.
 //
 // Unpacking bounds attention.cu, so here codes stay codes up to mma (mma_codes.cuh), and each warp goes alone: it
-// copies steps of 16 keys and values of its own, multiplies, and keeps its own maxima and sums. A maximum rises only
+// copies its steps of 16 keys and values, multiplies, and keeps its own maxima and sums. A maximum rises only
 // when a score is far above. Warps meet once, at the end. kRope: as in attention.cu; the block that has the newest
 // token makes its codes in shared memory.
 #include "kernels/cuda/attention/attention_fetch.cuh"
@@ -17,8 +17,7 @@ struct CodedShape : AttentionShape<kDim, false, true, true, 1, kNew> {
   static constexpr bool kVectorsInF32 = true;
 };
 
-// Weights are at most 2^(kHeadroom + kSlack), so that times small scales they are normal f16 numbers.
-inline constexpr float kHeadroom = 2, kSlack = 2, kNoReference = -1e30f;
+inline constexpr float kSlack = 2, kNoReference = -1e30f;
 
 template <class Step>
 struct CodedBlock {
@@ -58,7 +57,9 @@ __device__ __forceinline__ CacheTarget row_target(CodedRows<Codes, kDim, 1>& to,
           {to.scales[0], minima ? to.minima[0] : nullptr, Codes::kHighBits ? to.high_bits[0] : nullptr}};
 }
 
-// A warp's weights: exponentials of scores of keys g and g + 8 less a reference, for queries 2 t and 2 t + 1.
+// A warp's weights: exponentials of scores of keys g and g + 8 less a reference, for queries 2 t and 2 t + 1; at most
+// 2^(kHeadroom + kSlack).
+template <int kHeadroom>
 struct RunningSoftmax {
   float reference[2] = {kNoReference, kNoReference}, sum[2] = {};
 
@@ -154,10 +155,14 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(Cod
              value_minima = ValueCodes::kMinima && cache.v_blocks.minima;
   const core::KvType key_type = KeyCodes::type(key_minima), value_type = ValueCodes::type(value_minima);
 #pragma unroll 1
-  for (int i = warp; i < block.rows * kBlocks; i += kAttentionWarps) {
-    float each[] = {query[i / kBlocks][i % kBlocks * 32 + lane]};
-    if (core::is_rotated(key_type)) rotate_lanes(each);
-    operands.put(i / kBlocks, i % kBlocks, each[0]);
+  for (int i = warp; i < block.rows * kBlocks; i += 2 * kAttentionWarps) { // two at a time, to overlap latencies
+    const int both[] = {i, i + kAttentionWarps < block.rows * kBlocks ? i + kAttentionWarps : i};
+#pragma unroll
+    for (const int at : both) {
+      float each[] = {query[at / kBlocks][at % kBlocks * 32 + lane]};
+      if (core::is_rotated(key_type)) rotate_lanes(each);
+      operands.put(at / kBlocks, at % kBlocks, each[0]);
+    }
   }
   if constexpr (kRope)
     if (block.has_newest()) { // half of the warps make the key's codes, the others the value's
@@ -182,7 +187,7 @@ __global__ void __launch_bounds__(kAttentionThreads, attention_blocks_per_sm(Cod
   int visible[1][2];
   find_visible<Shape>(visible, block);
   const int all_see = Shape::kTokenTiles ? block.end : min(block.end, args.positions[block.first_token] + 1);
-  RunningSoftmax softmax;
+  RunningSoftmax<ValueCodes::kHeadroom> softmax;
   CodedOutputs<ValueCodes, kDim> outputs;
   outputs.clear();
   int stage = 0;

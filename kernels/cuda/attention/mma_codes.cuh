@@ -1,6 +1,9 @@
 // Codes of KV caches as operands of mma. Masks turn an unsigned code c into the f16 number c * 2^(shift - 24), below
 // the normal ones, which mma multiplies exactly; shifts, scales and zeros are left to f32 and the other operand.
 //
+// Weights go up to 2^(kHeadroom + 2), so that times small scales they are normal f16 numbers, and times large ones
+// finite. Types with more levels have smaller scales.
+//
 // mma's k index may run over elements in any order, if both operands do. So a lane's word of a key, and its unit of 16
 // bits of two keys' values, fill the operand's registers (slots) as they come.
 #pragma once
@@ -27,6 +30,7 @@ struct FourBitOrder {
 
 struct NibbleCodes : FourBitOrder { // q4_0, q4_1
   static constexpr bool kHighBits = false, kMinima = true;
+  static constexpr int kHeadroom = 2;
   static __device__ __forceinline__ core::KvType type(bool minima) {
     return minima ? core::KvType::q4_1 : core::KvType::q4_0;
   }
@@ -40,6 +44,7 @@ struct NibbleCodes : FourBitOrder { // q4_0, q4_1
 
 struct FiveBitCodes : FourBitOrder { // q5_0, q5_1
   static constexpr bool kHighBits = true, kMinima = true;
+  static constexpr int kHeadroom = 2;
   static __device__ __forceinline__ core::KvType type(bool minima) {
     return minima ? core::KvType::q5_1 : core::KvType::q5_0;
   }
@@ -54,6 +59,7 @@ struct FiveBitCodes : FourBitOrder { // q5_0, q5_1
 
 struct LevelCodes : FourBitOrder { // iq4_nl
   static constexpr bool kHighBits = false, kMinima = false;
+  static constexpr int kHeadroom = 6;
   static __device__ __forceinline__ core::KvType type(bool) { return core::KvType::iq4_nl; }
   static __device__ __forceinline__ int shift(int) { return 0; }
   static __device__ __forceinline__ void unpack(uint32_t (&slots)[4], const uint32_t (&word)[1], uint32_t) {
@@ -72,6 +78,7 @@ struct LevelCodes : FourBitOrder { // iq4_nl
 struct ByteCodes { // q8_0
   static constexpr int kBits = 8, kWords = 2;
   static constexpr bool kHighBits = false, kMinima = false;
+  static constexpr int kHeadroom = 6;
   static __device__ __forceinline__ core::KvType type(bool) { return core::KvType::q8_0; }
   static __device__ __forceinline__ SlotPlace place(int element) {
     return {element % 16 / 4, element / 16 * 2 + element % 2, element % 4 / 2};

@@ -137,13 +137,13 @@ inline Encoder gemma4_unified() {
             {{"mm_embed_dim", kWidth}, {"patch_size", 2}, {"pooling_kernel_size", 2}, {"mm_posemb_size", kPlaces}},
             {{"audio_config", {{"audio_embed_dim", kSamples}}}});
   e.preprocessor = {{"do_normalize", false}};
-  const std::string patches = "model.embed_vision.";
+  const std::string patches = "model.vision_embedder.";
   e.add_norm(patches + "patch_ln1", kPixels);
   e.add_linear(patches + "patch_dense", kWidth, kPixels);
   e.add_norm(patches + "patch_ln2");
   e.add(patches + "pos_embedding", {kPlaces, 2, kWidth});
   e.add_norm(patches + "pos_norm");
-  e.add(patches + "multimodal_embedder.embedding_projection.weight", {kText, kWidth});
+  e.add("model.embed_vision.embedding_projection.weight", {kText, kWidth});
   e.add("model.embed_audio.embedding_projection.weight", {kText, kSamples});
   return e;
 }

@@ -37,7 +37,7 @@ void draw_context(const View& view) {
   bar(share, {0, px(6)}, share > 0.9f ? theme().red : share > 0.75f ? theme().amber : theme().accent);
   text(fmt::format("{} of {} tokens", now.kv.tokens, now.kv.context), theme().text, fonts().small);
   const char* const label = "compact";
-  ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - size_of(label, fonts().small).x - px(14));
+  ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - size_of(label, fonts().small).x - px(7));
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - px(3));
   ImGui::BeginDisabled(now.messages.empty() || now.state != api::EngineState::idle);
   if (quiet_button(label)) view.send(intent::Compact{});
@@ -156,7 +156,7 @@ void ChatSettings::draw(const View& view, ImVec2 size) {
 void ChatSettings::draw_adapters(const View& view) {
   const std::vector<api::AdapterRow>& adapters = view.now.adapters;
   const auto button_at = [](const char* label) {
-    ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - size_of(label, fonts().small).x - px(14));
+    ImGui::SameLine(ImGui::GetWindowContentRegionMax().x - size_of(label, fonts().small).x - px(7));
     ImGui::SetCursorPosY(ImGui::GetCursorPosY() - px(3));
     return quiet_button(label);
   };

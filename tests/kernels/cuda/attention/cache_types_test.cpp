@@ -100,6 +100,17 @@ TEST_CASE("CUDA: tiny and large keys and values in caches of codes") {
     }
 }
 
+TEST_CASE("CUDA: attention over long caches of q8_0") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const int64_t dim : {64, 128, 256}) {
+    CAPTURE(dim);
+    RandomProgram model = attention_model(seed, {8, 2, dim, dim, RopeStyle::split, {}, true}, seed % 2 == 0);
+    CHECK(worst_error(model, q8_0, q8_0, {}, 20000) < kBound);
+  }
+}
+
 TEST_CASE("CUDA: attention over caches of codes with an odd number of rows") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();

@@ -1,13 +1,13 @@
 #include "app/jobs.h"
 
-#include "app/window/window_words.h"
+#include "app/window_words.h"
 #include "convert/frontier.h"
 #include "convert/import/import.h"
 #include "convert/quantize.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "hub/pull.h"
 #include "hub/speed.h"
 #include "kernels/cuda/executor/executor.h"
@@ -25,7 +25,7 @@
 
 namespace ridge::app {
 
-using core::Job, core::JobState, core::seconds_now;
+using api::Job, api::JobState, core::seconds_now;
 
 namespace {
 
@@ -39,9 +39,9 @@ std::string file_name(const std::string& path) {
   return path.empty() ? "the guide" : core::printable(p.filename().string());
 }
 
-std::string title_of(const core::ConvertRequest& r) { return fmt::format("Convert {}", file_name(r.input)); }
+std::string title_of(const api::ConvertRequest& r) { return fmt::format("Convert {}", file_name(r.input)); }
 
-std::string title_of(const core::QuantizeRequest& r) {
+std::string title_of(const api::QuantizeRequest& r) {
   const std::string in = file_name(r.input);
   if (r.explore) return fmt::format("Measure the cost of quantizing {}", in);
   return !r.target_size.empty()      ? fmt::format("Quantize {} to {}", in, r.target_size)
@@ -49,16 +49,16 @@ std::string title_of(const core::QuantizeRequest& r) {
                                      : fmt::format("Quantize {} to a mix with {}", in, r.type);
 }
 
-std::string title_of(const core::BenchRequest& r) {
+std::string title_of(const api::BenchRequest& r) {
   return fmt::format("Bench {}", file_name(r.files.empty() ? "" : r.files.front()));
 }
 
-std::string title_of(const core::RooflineRequest& r) {
+std::string title_of(const api::RooflineRequest& r) {
   return r.file.empty() ? "Roofline of this machine"
                         : fmt::format("Roofline of this machine with {}", file_name(r.file));
 }
 
-std::string title_of(const core::PullRequest& r) { return fmt::format("Download {}", core::printable(r.model, 200)); }
+std::string title_of(const api::PullRequest& r) { return fmt::format("Download {}", core::printable(r.model, 200)); }
 
 std::string value_of(const core::Ceiling& c) {
   switch (c.unit) {
@@ -69,7 +69,7 @@ std::string value_of(const core::Ceiling& c) {
   return "";
 }
 
-core::JobTable bench_table() {
+api::JobTable bench_table() {
   return {"", {"Test", "Speed", "% of roof", "Of the roof", "% of peak", "Of the peak"}, {}};
 }
 
@@ -85,8 +85,8 @@ std::vector<std::string> bench_row(const measure::BenchRow& row) {
 
 } // namespace
 
-core::JobChoices job_choices() {
-  core::JobChoices choices;
+api::JobChoices job_choices() {
+  api::JobChoices choices;
   for (const models::Recipe& recipe : models::recipes())
     choices.recipes.push_back({std::string(recipe.name), quant::format(recipe.base).bits_per_weight()});
   return choices;
@@ -111,7 +111,7 @@ JobQueue::~JobQueue() {
   reporter_.join();
 }
 
-void JobQueue::start(core::JobRequest request) {
+void JobQueue::start(api::JobRequest request) {
   {
     const std::lock_guard lock(mutex_);
     Job job;
@@ -244,10 +244,10 @@ double share_of(int64_t done, int64_t total) {
   return total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
 }
 
-void explore(const core::QuantizeRequest& request, const convert::QuantizeSteps& steps, Job& job) {
+void explore(const api::QuantizeRequest& request, const convert::QuantizeSteps& steps, Job& job) {
   const double start = seconds_now();
   const convert::Frontier frontier = convert::explore(request, steps);
-  core::JobTable table{"", {"Types", "Size", "Bits per weight", "Divergence", "Standard error"}, {}};
+  api::JobTable table{"", {"Types", "Size", "Bits per weight", "Divergence", "Standard error"}, {}};
   for (const convert::FrontierPoint& p : frontier.points) {
     job.frontier.push_back({p.name, p.bytes, p.bits_per_weight, p.divergence.value, p.best});
     table.rows.push_back({p.name.empty() ? "mix" : p.name, core::human_bytes(static_cast<double>(p.bytes)),
@@ -261,7 +261,7 @@ void explore(const core::QuantizeRequest& request, const convert::QuantizeSteps&
 
 } // namespace
 
-void JobQueue::work_on(const core::ConvertRequest& request, Job& job) {
+void JobQueue::work_on(const api::ConvertRequest& request, Job& job) {
   if (request.output.empty()) throw_error("choose a file to write");
   progress("reading the checkpoint", 0);
   const double start = seconds_now();
@@ -275,7 +275,7 @@ void JobQueue::work_on(const core::ConvertRequest& request, Job& job) {
   job.result += core::human_seconds(seconds_now() - start);
 }
 
-void JobQueue::work_on(core::QuantizeRequest request, Job& job) {
+void JobQueue::work_on(api::QuantizeRequest request, Job& job) {
   request.device = device_;
   request.threads = threads_;
   convert::QuantizeSteps steps;
@@ -284,7 +284,7 @@ void JobQueue::work_on(core::QuantizeRequest request, Job& job) {
   progress("reading the model", 0);
   if (request.explore) return explore(request, steps, job);
   if (request.output.empty()) throw_error("choose a file to write");
-  core::JobTable table{"", {"Tensor", "From", "To", "Bits per weight", "RMSE", "SQNR", "Size"}, {}};
+  api::JobTable table{"", {"Tensor", "From", "To", "Bits per weight", "RMSE", "SQNR", "Size"}, {}};
   quant::ErrorStats total;
   uint64_t before = 0, after = 0;
   int64_t weights = 0;
@@ -311,7 +311,7 @@ void JobQueue::work_on(core::QuantizeRequest request, Job& job) {
                            core::human_seconds(seconds_now() - start));
 }
 
-void JobQueue::work_on(core::BenchRequest request, Job& job) {
+void JobQueue::work_on(api::BenchRequest request, Job& job) {
   request.device = device_;
   request.threads = fmt::format("{}", threads_);
   job.tables.push_back(bench_table());
@@ -328,17 +328,17 @@ void JobQueue::work_on(core::BenchRequest request, Job& job) {
   job.result = rates;
 }
 
-void JobQueue::work_on(core::RooflineRequest request, Job& job) {
+void JobQueue::work_on(api::RooflineRequest request, Job& job) {
   request.device = device_;
   request.threads = threads_;
   const measure::RooflineReport report = measure::measure_roofline(
       request, [&](std::string_view what, int64_t done, int64_t total) { progress(what, share_of(done, total)); });
   if (!report.missing.empty()) job.notes.push_back(report.missing);
-  core::JobTable ceilings{fmt::format("Limits of {}", report.device), {"Ceiling", "Measured", "How"}, {}};
+  api::JobTable ceilings{fmt::format("Limits of {}", report.device), {"Ceiling", "Measured", "How"}, {}};
   for (const core::Ceiling& c : report.ceilings) ceilings.rows.push_back({c.name, value_of(c), c.how});
-  core::JobTable kernels{fmt::format("Kernels of {}", report.model),
-                         {"Kernel", "Time", "Intensity", "Bandwidth", "Arithmetic", "% of roof", "Bound by"},
-                         {}};
+  api::JobTable kernels{fmt::format("Kernels of {}", report.model),
+                        {"Kernel", "Time", "Intensity", "Bandwidth", "Arithmetic", "% of roof", "Bound by"},
+                        {}};
   for (const measure::RooflinePoint& p : report.points)
     kernels.rows.push_back({p.name, fmt::format("{:.1f} µs", p.seconds * 1e6),
                             fmt::format("{:.2f} FLOP/B", p.flops_per_byte()),
@@ -351,7 +351,7 @@ void JobQueue::work_on(core::RooflineRequest request, Job& job) {
 }
 
 // Partial downloads are kept; the same request resumes them.
-void JobQueue::work_on(const core::PullRequest& request, Job& job) {
+void JobQueue::work_on(const api::PullRequest& request, Job& job) {
   const auto reference = hub::parse_reference(request.model);
   if (!reference) throw_error("{}: expected hf:OWNER/REPO or https://HOST/FILE.gguf", core::printable(request.model));
   progress("asking the hub", 0);

@@ -2,7 +2,7 @@
 // files are written atomically.
 #pragma once
 
-#include "core/view/jobs.h"
+#include "api/jobs.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -13,14 +13,14 @@
 
 namespace ridge::app {
 
-core::JobChoices job_choices();
+api::JobChoices job_choices();
 
 // Estimates the remaining seconds from the time spent between two shares of the work. Negative: too early to say.
 double remaining_seconds(double spent_s, double share_before, double share);
 
 class JobQueue {
  public:
-  using Jobs = std::shared_ptr<const std::vector<core::Job>>; // newest first
+  using Jobs = std::shared_ptr<const std::vector<api::Job>>; // newest first
   // `publish` is called from the queue's threads and from start, cancel and forget, at most ten times a second.
   // `device` and `threads` override the requests'.
   JobQueue(std::function<void(Jobs)> publish, std::string device, int threads);
@@ -28,7 +28,7 @@ class JobQueue {
   JobQueue(const JobQueue&) = delete;
   JobQueue& operator=(const JobQueue&) = delete;
 
-  void start(core::JobRequest request);
+  void start(api::JobRequest request);
   void cancel(uint64_t id);
   void forget(uint64_t id); // removes a finished job
 
@@ -37,12 +37,12 @@ class JobQueue {
 
   void work();
   void report();
-  void run(core::Job& result);
-  void work_on(const core::ConvertRequest& request, core::Job& result);
-  void work_on(core::QuantizeRequest request, core::Job& result);
-  void work_on(core::BenchRequest request, core::Job& result);
-  void work_on(core::RooflineRequest request, core::Job& result);
-  void work_on(const core::PullRequest& request, core::Job& result);
+  void run(api::Job& result);
+  void work_on(const api::ConvertRequest& request, api::Job& result);
+  void work_on(api::QuantizeRequest request, api::Job& result);
+  void work_on(api::BenchRequest request, api::Job& result);
+  void work_on(api::RooflineRequest request, api::Job& result);
+  void work_on(const api::PullRequest& request, api::Job& result);
   void progress(std::string_view activity, double share); // throws Cancelled
   void publish();
 
@@ -52,7 +52,7 @@ class JobQueue {
 
   std::mutex mutex_; // guards the members below
   std::condition_variable changed_;
-  std::vector<core::Job> jobs_;
+  std::vector<api::Job> jobs_;
   uint64_t last_id_ = 0, running_ = 0;
   bool closing_ = false;
   std::atomic<bool> cancel_ = false;                    // also read by pulls

@@ -12,7 +12,7 @@ if(NOT COMMIT)
   set(COMMIT unknown)
 endif()
 file(CONFIGURE OUTPUT ${FILE} @ONLY CONTENT [[
-#include "engine/machine.h"
+#include "engine/loading/machine.h"
 namespace ridge::engine {
 const char* const kCommit = "@COMMIT@";
 }

@@ -1,10 +1,15 @@
 #include "convert/calibrated.h"
 
 #include "convert/calibrated_layer.h"
-
-#include <fmt/format.h>
+#include "core/error.h"
+#include "core/files/hash.h"
 
 #include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fmt/format.h>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 namespace ridge::convert {
@@ -80,6 +85,135 @@ const Prepared* CalibratedQuantizer::tensor(std::string_view name) {
   while (next_layer_ <= layer) quantize_layer(next_layer_++);
   const auto found = ready_.find(name);
   return found == ready_.end() ? nullptr : &found->second;
+}
+
+namespace {
+
+// File: kMagic, request hash, records (payload bytes, payload hash, payload). A payload has per tensor: name bytes,
+// data bytes, error, name, data.
+constexpr uint64_t kMagic = 0x31796c6567646972; // "ridgely1"
+constexpr int64_t kWord = sizeof(uint64_t);
+
+uint64_t hash_of(std::span<const std::byte> bytes) { return core::Hash().add(bytes).value(); }
+
+template <typename T>
+void put(std::vector<std::byte>& out, const T& value) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+  out.insert(out.end(), bytes, bytes + sizeof value);
+}
+
+std::vector<std::byte> payload_of(const PreparedTensors& tensors) {
+  std::vector<std::byte> payload;
+  for (const auto& [name, tensor] : tensors) {
+    put(payload, uint64_t{name.size()});
+    put(payload, uint64_t{tensor.bytes.size()});
+    put(payload, tensor.error);
+    const auto letters = std::as_bytes(std::span(name));
+    payload.insert(payload.end(), letters.begin(), letters.end());
+    payload.insert(payload.end(), tensor.bytes.begin(), tensor.bytes.end());
+  }
+  return payload;
+}
+
+// nullopt: invalid.
+std::optional<PreparedTensors> parse_payload(std::span<const std::byte> rest) {
+  PreparedTensors tensors;
+  while (!rest.empty()) {
+    struct {
+      uint64_t name, data;
+      quant::ErrorStats error;
+    } head;
+    static_assert(sizeof head == 2 * kWord + sizeof(quant::ErrorStats));
+    if (rest.size() < sizeof head) return std::nullopt;
+    std::memcpy(&head, rest.data(), sizeof head);
+    rest = rest.subspan(sizeof head);
+    if (head.name > rest.size() || head.data > rest.size() - head.name) return std::nullopt;
+    const auto data = rest.subspan(head.name, head.data);
+    tensors[std::string(reinterpret_cast<const char*>(rest.data()), head.name)] = {{data.begin(), data.end()},
+                                                                                   head.error};
+    rest = rest.subspan(head.name + head.data);
+  }
+  return tensors;
+}
+
+template <typename T>
+bool get(std::fstream& file, T& value) {
+  return static_cast<bool>(file.read(reinterpret_cast<char*>(&value), sizeof value));
+}
+
+// nullopt: incomplete.
+std::optional<std::vector<std::byte>> read_payload(std::fstream& file, int64_t at, int64_t file_bytes) {
+  uint64_t bytes = 0, hash = 0;
+  file.clear();
+  if (!file.seekg(at) || !get(file, bytes) || !get(file, hash)) return std::nullopt;
+  if (bytes > static_cast<uint64_t>(file_bytes - at - 2 * kWord)) return std::nullopt;
+  std::vector<std::byte> payload(bytes);
+  if (!file.read(reinterpret_cast<char*>(payload.data()), static_cast<std::streamsize>(bytes))) return std::nullopt;
+  if (hash_of(payload) != hash) return std::nullopt;
+  return payload;
+}
+
+} // namespace
+
+LayerJournal::LayerJournal(std::string path, uint64_t request) : path_(std::move(path)) {
+  constexpr auto kMode = std::ios::in | std::ios::out | std::ios::binary;
+  std::error_code unknown;
+  if (std::filesystem::exists(path_, unknown) && !std::filesystem::is_regular_file(path_, unknown))
+    throw_error("{}: not a regular file, but unfinished work must be stored there; remove it", path_);
+  file_.open(path_, kMode);
+  if (file_ && find_records(request)) {
+    std::filesystem::resize_file(path_, static_cast<uintmax_t>(end_));
+    return;
+  }
+  file_.close();
+  file_.open(path_, kMode | std::ios::trunc);
+  std::vector<std::byte> head;
+  put(head, kMagic);
+  put(head, request);
+  file_.write(reinterpret_cast<const char*>(head.data()), std::ssize(head)).flush();
+  if (!file_) throw_error("{}: cannot be written: {}", path_, std::strerror(errno));
+  end_ = std::ssize(head);
+}
+
+bool LayerJournal::find_records(uint64_t request) {
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path_));
+  uint64_t magic = 0, found = 0;
+  if (!get(file_, magic) || !get(file_, found) || magic != kMagic || found != request) return false;
+  end_ = 2 * kWord;
+  while (const auto payload = read_payload(file_, end_, bytes)) {
+    if (!parse_payload(*payload)) break;
+    const int64_t size = 2 * kWord + std::ssize(*payload);
+    records_.push_back({end_, size});
+    end_ += size;
+  }
+  return true;
+}
+
+PreparedTensors LayerJournal::read(int32_t layer) {
+  const Record record = records_.at(static_cast<size_t>(layer));
+  if (const auto payload = read_payload(file_, record.at, record.at + record.bytes))
+    if (auto tensors = parse_payload(*payload)) return *std::move(tensors);
+  throw_error("{}: can no longer be read; remove it and start again", path_);
+}
+
+bool LayerJournal::append(const PreparedTensors& tensors) {
+  const std::vector<std::byte> payload = payload_of(tensors);
+  std::vector<std::byte> head;
+  put(head, uint64_t{payload.size()});
+  put(head, hash_of(payload));
+  file_.clear();
+  file_.seekp(end_);
+  file_.write(reinterpret_cast<const char*>(head.data()), std::ssize(head));
+  file_.write(reinterpret_cast<const char*>(payload.data()), std::ssize(payload)).flush();
+  if (!file_) return false;
+  records_.push_back({end_, std::ssize(head) + std::ssize(payload)});
+  end_ += records_.back().bytes;
+  return true;
+}
+
+void LayerJournal::remove() {
+  file_.close();
+  std::filesystem::remove(path_);
 }
 
 } // namespace ridge::convert

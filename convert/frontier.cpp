@@ -19,7 +19,7 @@ bool is_usual(const models::Recipe& recipe) {
 
 class Exploration {
  public:
-  Exploration(const core::QuantizeRequest& request, const QuantizeSteps& steps)
+  Exploration(const api::QuantizeRequest& request, const QuantizeSteps& steps)
       : setup_(request, steps), program_(models::build_program(setup_.file)), meter_(setup_.make_meter()) {}
 
   Frontier run() {
@@ -118,7 +118,7 @@ class Exploration {
 
 } // namespace
 
-Frontier explore(const core::QuantizeRequest& request, const QuantizeSteps& steps) {
+Frontier explore(const api::QuantizeRequest& request, const QuantizeSteps& steps) {
   if (request.method != "plain" && request.calibration.empty())
     throw Error(fmt::format("quantize: --method {} needs --calibration TEXT", request.method), Error::kUsage);
   return Exploration(request, steps).run();

@@ -36,6 +36,6 @@ struct Frontier {
 };
 
 // Uses the calibration text or text sampled from the model. Writes nothing. Throws Error if the model cannot run.
-Frontier explore(const core::QuantizeRequest& request, const QuantizeSteps& steps);
+Frontier explore(const api::QuantizeRequest& request, const QuantizeSteps& steps);
 
 } // namespace ridge::convert

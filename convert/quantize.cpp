@@ -4,9 +4,9 @@
 #include "core/error.h"
 #include "core/files/hash.h"
 #include "core/files/read_file.h"
-#include "core/strings/units.h"
-#include "engine/machine.h"
-#include "engine/prefixes/model_key.h"
+#include "core/units.h"
+#include "engine/loading/machine.h"
+#include "engine/loading/model_key.h"
 #include "models/model.h"
 
 #include <fmt/format.h>
@@ -17,9 +17,9 @@
 namespace ridge::convert {
 namespace {
 
-bool is_copy(const core::QuantizeRequest& r) { return r.type == "COPY" || r.type == "copy"; }
+bool is_copy(const api::QuantizeRequest& r) { return r.type == "COPY" || r.type == "copy"; }
 
-void check_usage(const core::QuantizeRequest& r) {
+void check_usage(const api::QuantizeRequest& r) {
   const bool calibrated = r.method != "plain";
   if (calibrated && (r.calibration.empty() || is_copy(r) || r.output.empty()))
     throw Error(fmt::format("quantize: --method {} needs --calibration TEXT and something to quantize", r.method),
@@ -35,7 +35,7 @@ void check_usage(const core::QuantizeRequest& r) {
 }
 
 // Maximum file size; nullopt: the divergence is limited instead.
-std::optional<uint64_t> target_bytes(const core::QuantizeRequest& r, const Requantization& plan) {
+std::optional<uint64_t> target_bytes(const api::QuantizeRequest& r, const Requantization& plan) {
   if (!r.target_size.empty()) return core::parse_bytes(r.target_size, "--target-size");
   if (r.target_bpw <= 0) return std::nullopt;
   int64_t weights = 0;
@@ -48,7 +48,7 @@ std::optional<uint64_t> target_bytes(const core::QuantizeRequest& r, const Requa
 // Meets the target.
 TypeSearchResult search_types(const QuantizeSetup& setup, Requantization& plan) {
   constexpr double kUsualBits = 4.5;
-  const core::QuantizeRequest& r = setup.request;
+  const api::QuantizeRequest& r = setup.request;
   const std::optional<uint64_t> target = target_bytes(r, plan);
   const QuantizeSetup::Rest rest = setup.rest_without_searched(plan);
   if (target && rest.bytes > *target)
@@ -82,7 +82,7 @@ constexpr std::string_view kUnfinished = ".unfinished";
 
 // Hash of everything that affects a calibrated result.
 uint64_t hash_of(const QuantizeSetup& setup, const Requantization& plan) {
-  const core::QuantizeRequest& r = setup.request;
+  const api::QuantizeRequest& r = setup.request;
   core::Hash hash;
   hash.add(engine::kCommit).add(engine::model_key(*plan.file)).add(gguf::file_head(plan.metadata, plan.infos()));
   hash.add(r.method).add(core::read_text_file(r.calibration)).add(r.parse_special);
@@ -95,7 +95,7 @@ std::string continues(const LayerJournal& journal, const std::string& output) {
 }
 
 std::vector<std::string> write_output(const QuantizeSetup& setup, const Requantization& plan) {
-  const core::QuantizeRequest& r = setup.request;
+  const api::QuantizeRequest& r = setup.request;
   const RequantizeOutput output{r.output,
                                 r.split_size.empty() ? 0 : core::parse_bytes(r.split_size, "--split-max-size")};
   int64_t written = 0, all = 0;
@@ -126,9 +126,9 @@ std::vector<std::string> write_output(const QuantizeSetup& setup, const Requanti
 }
 
 // The files must outlive the plan.
-std::vector<models::AdapterFile> merge_adapters(const core::QuantizeRequest& request, Requantization& plan) {
+std::vector<models::AdapterFile> merge_adapters(const api::QuantizeRequest& request, Requantization& plan) {
   std::vector<models::AdapterFile> files;
-  for (const core::AdapterOption& adapter : request.adapters) files.push_back(models::AdapterFile::open(adapter.file));
+  for (const api::AdapterOption& adapter : request.adapters) files.push_back(models::AdapterFile::open(adapter.file));
   std::vector<models::ScaledAdapter> scaled;
   for (size_t i = 0; i < files.size(); ++i)
     scaled.push_back({&files[i], static_cast<float>(request.adapters[i].scale)});
@@ -140,7 +140,7 @@ std::vector<models::AdapterFile> merge_adapters(const core::QuantizeRequest& req
 
 } // namespace
 
-QuantizeResult quantize(const core::QuantizeRequest& request, const QuantizeSteps& steps) {
+QuantizeResult quantize(const api::QuantizeRequest& request, const QuantizeSteps& steps) {
   check_usage(request);
   const bool searched = request.has_target();
   const models::Recipe* recipe = searched           ? models::find_recipe("Q8_0")

@@ -1,8 +1,8 @@
 // For `ridge quantize` and the window's jobs.
 #pragma once
 
+#include "api/requests.h"
 #include "convert/requantize.h"
-#include "core/requests.h"
 
 #include <functional>
 #include <optional>
@@ -34,6 +34,6 @@ struct QuantizeResult {
 
 // Calibrated methods keep completed layers in OUTPUT.unfinished until the output is complete; the same request resumes
 // from it. Throws Error for files that cannot be read, written or quantized, and usage Errors for options.
-QuantizeResult quantize(const core::QuantizeRequest& request, const QuantizeSteps& steps);
+QuantizeResult quantize(const api::QuantizeRequest& request, const QuantizeSteps& steps);
 
 } // namespace ridge::convert

@@ -5,8 +5,9 @@
 #include "core/files/read_file.h"
 #include "core/strings/closest.h"
 #include "core/strings/printable.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "kernels/cpu/executor/executor.h"
+#include "kernels/cpu/executor/threads.h"
 #include "kernels/cuda/encode/hessian.h"
 #include "kernels/cuda/executor/executor.h"
 #include "models/guide.h"
@@ -41,7 +42,7 @@ quant::Type parse_type(const std::string& name, const char* flag) {
   return format->type;
 }
 
-models::RecipeOptions recipe_options(const core::QuantizeRequest& r, bool importance) {
+models::RecipeOptions recipe_options(const api::QuantizeRequest& r, bool importance) {
   models::RecipeOptions options;
   options.importance = importance;
   options.pure = r.pure;
@@ -71,7 +72,7 @@ std::unique_ptr<core::Executor> make_executor_on_gpu(const core::Program& part, 
   return kernels::cuda::make_cuda_executor(part, config);
 }
 
-std::unique_ptr<kernels::cuda::Encoder> start_gpu(const core::QuantizeRequest& r, const QuantizeSteps& steps) {
+std::unique_ptr<kernels::cuda::Encoder> start_gpu(const api::QuantizeRequest& r, const QuantizeSteps& steps) {
   if (r.device == "cpu" || (r.output.empty() && !r.explore && !r.has_target())) return nullptr;
   try {
     auto gpu = kernels::cuda::make_encoder();
@@ -96,9 +97,10 @@ const models::Recipe& parse_recipe(const std::string& name) {
               Error::kUsage);
 }
 
-QuantizeSetup::QuantizeSetup(const core::QuantizeRequest& r, const QuantizeSteps& steps)
+QuantizeSetup::QuantizeSetup(const api::QuantizeRequest& r, const QuantizeSteps& steps)
     : request(r), steps(steps), file(r.input.empty() ? models::open_guide() : gguf::File::open(r.input)) {
-  if (r.threads > 0) omp_set_num_threads(r.threads);
+  omp_set_num_threads(r.threads > 0 ? r.threads
+                                    : std::min(omp_get_max_threads(), kernels::cpu::processors().worker_threads()));
   if (!r.output.empty()) core::check_output(r.output, {r.imatrix, r.calibration});
   if (!r.imatrix.empty()) importance_ = gguf::Imatrix::read(r.imatrix);
   options_ = recipe_options(r, importance_ || is_calibrated());
@@ -106,8 +108,9 @@ QuantizeSetup::QuantizeSetup(const core::QuantizeRequest& r, const QuantizeSteps
 }
 
 EncodeRows QuantizeSetup::encode() const {
+  if (!gpu_) return encode_on_cpu;
   return [this](const Rows& rows, quant::Type to, std::span<const float> columns, std::byte* packed) {
-    if (gpu_ && gpu_->can_encode(to))
+    if (gpu_->can_encode(to))
       gpu_->encode_rows(rows.packed ? rows.packed_format->type : quant::Type::F32,
                         rows.packed ? rows.packed : reinterpret_cast<const std::byte*>(rows.weights), to, rows.rows,
                         rows.cols, columns, packed);

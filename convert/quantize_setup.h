@@ -15,9 +15,9 @@ namespace ridge::convert {
 class QuantizeSetup {
  public:
   // Both must outlive this. Throws Error for files, usage Errors for options.
-  QuantizeSetup(const core::QuantizeRequest& request, const QuantizeSteps& steps);
+  QuantizeSetup(const api::QuantizeRequest& request, const QuantizeSteps& steps);
 
-  const core::QuantizeRequest& request;
+  const api::QuantizeRequest& request;
   const QuantizeSteps& steps;
   const gguf::File file;
   bool is_calibrated() const { return request.method != "plain"; }

@@ -2,19 +2,71 @@
 // convert/type_search.h), Requantization, write().
 #pragma once
 
-#include "convert/weight_source.h"
 #include "gguf/imatrix.h"
 #include "gguf/split_writer.h"
+#include "gguf/writer.h"
+#include "models/adapters/weight_change.h"
+#include "models/file/planar.h"
 #include "models/recipes.h"
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 #include "quant/error_stats.h"
 
+#include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ridge::convert {
+
+// Tensors as rows of f32 in any format.
+class WeightSource {
+ public:
+  WeightSource(const gguf::File& file, const gguf::Tensor& tensor);
+  WeightSource(const gguf::File& file, models::PlanarWeight weight);
+
+  std::string_view name() const { return name_; }
+  const std::vector<int64_t>& dims() const { return dims_; } // dims[0] contiguous
+  // For planar weights: the executors' type, which no file has.
+  gguf::TensorType type() const { return type_; }
+  bool has_weights() const { return type_.format() != nullptr; }
+  bool is_planar() const { return planar_ != nullptr; }
+  bool is_changed() const { return change_ != nullptr; }
+  bool is_packed() const { return has_weights() && type_.format()->packed; }
+  uint64_t bytes() const { return planar_ ? planar_->file_bytes() : tensor_->data.size(); }
+
+  int64_t cols() const { return dims_[0]; }
+  int64_t rows() const;
+  int64_t matrices() const { return dims_.size() > 2 ? rows() / dims_[1] : 1; }
+  int64_t weights() const { return rows() * cols(); }
+
+  // Decodes [first, first + count) to count * cols() floats. Requires has_weights(). Thread-safe.
+  void decode(int64_t first, int64_t count, float* out) const;
+  // Adds the adapters' changes to decode()'s rows.
+  void merge(std::span<const models::ScaledAdapter> adapters);
+  // The encoded rows. Not for planar weights.
+  std::span<const std::byte> packed(int64_t first, int64_t count) const;
+  // Releases pages that are not needed soon (gguf::File::release).
+  void release(int64_t first, int64_t count) const;
+
+  gguf::TensorInfo info() const { return {std::string(name_), type_, dims_}; }
+
+ private:
+  const gguf::File* file_;
+  const gguf::Tensor* tensor_ = nullptr;
+  std::shared_ptr<const models::PlanarWeight> planar_;
+  std::shared_ptr<const models::WeightChange> change_;
+  std::string_view name_;
+  gguf::TensorType type_;
+  std::vector<int64_t> dims_;
+};
+
+// In file order. The file must outlive them.
+std::vector<WeightSource> weight_sources(const gguf::File& file);
+// Like weight_sources(), with separate tensors of planar weights.
+std::vector<WeightSource> stored_tensors(const gguf::File& file);
 
 struct Rows {
   const float* weights; // [rows][cols]
@@ -25,8 +77,7 @@ struct Rows {
 };
 using EncodeRows =
     std::function<void(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out)>;
-// Throws Error with tensor and row for weights beyond the type's range. Both must outlive it.
-EncodeRows checked(const EncodeRows& encode, const WeightSource& source);
+// All threads; encode_tensor() runs it in pieces of its own.
 void encode_on_cpu(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out);
 
 // Column importance per matrix; empty: uniform.
@@ -37,7 +88,7 @@ struct Scaling {
   std::vector<float> rows, cols;
 };
 
-inline constexpr int64_t kChunkWeights = int64_t{1} << 22; // 16 MB of f32, twice to measure errors
+inline constexpr int64_t kChunkWeights = int64_t{1} << 22; // 16 MB of f32 where the encoder takes it whole
 
 struct StageSeconds {
   double reading = 0, encoding = 0, measuring = 0, writing = 0;
@@ -45,10 +96,10 @@ struct StageSeconds {
 };
 
 // Encodes at least a row and about `chunk_weights` at a time; `sink` gets bytes in order. Returns the error. Throws
-// Error with tensor, row and column for NaN or infinite weights.
+// Error with tensor and row for NaN, infinite weights and, with check_range, weights beyond the type's range.
 quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
                                 const std::vector<std::vector<float>>& importance, const EncodeRows& encode,
-                                const std::function<void(std::span<const std::byte>)>& sink,
+                                const std::function<void(std::span<const std::byte>)>& sink, bool check_range = false,
                                 const Scaling& scaling = {}, StageSeconds* seconds = nullptr,
                                 int64_t chunk_weights = kChunkWeights);
 

@@ -1,5 +1,5 @@
 // All byte formulas of the project.
-#include "core/cache/rings.h"
+#include "core/rings.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,8 +29,8 @@ class InputObserver {
 struct ExecutorConfig {
   int64_t context = 4096; // KV cache positions per stream
   int64_t streams = 1;
-  int64_t max_batch = 512;  // tokens per forward(); bounds scratch memory
-  int64_t max_outputs = 64; // logits rows per forward()
+  int64_t max_batch = 512;  // tokens per batch; bounds scratch memory
+  int64_t max_outputs = 64; // logits rows per batch
   // Every stream can be rewound by this many tokens at least: window layers keep the window, these tokens and a batch
   // (cache/rings.h).
   int64_t rewind_tokens = 256;
@@ -74,8 +75,8 @@ struct Batch {
 // Whether rope uses the picture coordinate, which is 0 for text.
 bool rope_uses_picture_axis(const Program& program);
 
-// Throws Error for batches that forward() cannot run: empty, too large, spans of different lengths, indices out of
-// range, incomplete texts if tokens see later ones.
+// Throws Error for batches that cannot run: empty, too large, spans of different lengths, indices out of range,
+// incomplete texts if tokens see later ones.
 void check_batch(const Program& program, const ExecutorConfig& config, const Batch& batch);
 
 // Throws Error if set_adapters() would.
@@ -109,6 +110,24 @@ struct OpTime {
   std::string prepares = {};
 };
 
+// Decoding of one stream without the host: the executor keeps a sampler's state and evaluates what it chooses.
+enum class Chain : uint8_t {
+  none,
+  begin,  // with the batch's only output, by its only sampler
+  resume, // by the sampler that began the chain; any other evaluation ends it. Axes continue those of the last token
+};
+
+// Which tokens an executor chooses: those that samplers would draw. Sampler states stay.
+struct Choosing {
+  std::span<const Sampler* const> samplers = {}; // per output; null: the host samples. Empty: no choice
+  Chain chain = Chain::none;
+  // How many of the last tokens are guesses, for a resumed chain whose tokens were all waited for. Outputs are the last
+  // known token and the guesses; a token is chosen after that token and after each right guess.
+  int64_t guesses = 0;
+};
+// The only token of a resumed chain's batch: the last one chosen, which the host need not know.
+inline constexpr int32_t kChosenToken = std::numeric_limits<int32_t>::min();
+
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -117,38 +136,30 @@ class Executor {
   // Sets Program::input of the next batch to rows `which` of the last forward() of `from`, zeros for negative ones.
   // False, without effect, if they share no memory.
   virtual bool take_input(const Executor& /*from*/, std::span<const int32_t> /*which*/) { return false; }
-  // Fills the KV cache and computes logits for batch.outputs. Throws like check_batch, before running anything.
-  virtual void forward(const Batch& batch) = 0;
-  // Logits [vocab] of the i-th output, valid until the next forward(); of a split Program's first part: row i of its
-  // output. Rows are contiguous.
+
+  // Fills the KV cache, computes logits for batch.outputs and chooses tokens from them. May return before that is done.
+  // Throws like check_batch, before running anything.
+  virtual void submit(const Batch& batch, const Choosing& choosing = {}) = 0;
+  // Waits for the oldest batch not waited for. Returns its chosen tokens, valid until the next submit() or wait(): as
+  // many as samplers, anything for null ones; -1 for unusable logits, which end the chosen tokens after guesses.
+  virtual std::span<const int32_t> wait() = 0;
+  void forward(const Batch& batch) {
+    submit(batch);
+    wait();
+  }
+  // Whether submit() takes such samplers; whether a chain may begin with one.
+  virtual bool can_choose(const SamplerParams&) const { return false; }
+  virtual bool can_chain(const SamplerParams&) const { return false; }
+
+  // Logits [vocab] of the i-th output of the last batch, valid until the next; of a split Program's first part: row i
+  // of its output. Rows are contiguous.
   virtual std::span<const float> logits(int64_t i) = 0;
   // Copies the first `count` result rows of a part of a Program or an encoder. The memory may outlive the executor and
   // is fast.
   virtual std::shared_ptr<const float> copy_result_rows(int64_t count);
-  // Rows of Program::hidden, valid until the next evaluation; empty if there are none. While decoding: of the batch
-  // before the last returned tokens, without the forward() before start_decoding().
+  // Rows of Program::hidden, valid until the next evaluation; empty if there are none. After Chain::resume: of the
+  // batch last waited for, without the one that began the chain.
   virtual std::span<const float> hidden() { return {}; }
-
-  // choose() samples on the device after forward(): the token that each sampler would draw, -1 for unusable logits.
-  // Null samplers are skipped. Sampler states stay. Valid until the next call.
-  virtual bool can_choose(const SamplerParams&) const { return false; }
-  virtual std::span<const int32_t> choose(std::span<const Sampler* const>) { return {}; }
-
-  // Decodes one stream without the host: chooses tokens as `sampler` would and evaluates them. Follows a forward()
-  // whose only output precedes `position`. Returns false if the host must sample. Axes continue those of the last
-  // token. The sampler's state stays.
-  // next_token() returns -1 for unusable logits. With `ahead` the token is already being evaluated, and logits(0)
-  // will be its logits. A call without `ahead`, or any other evaluation, ends decoding.
-  virtual bool start_decoding(const Sampler&, int32_t /*position*/, int32_t /*stream*/) { return false; }
-  virtual int32_t next_token(bool /*ahead*/) { unsupported("decoding"); }
-
-  // Speculation, after start_decoding() and once all chosen tokens were returned: evaluates `tokens`, of which the last
-  // `guesses` are guesses. chosen_tokens() waits for the 1 to guesses + 1 tokens chosen after the last known token and
-  // after each right guess; the last is -1 for unusable logits. Without guesses next_token() may be called instead.
-  virtual void decode_guesses(std::span<const int32_t> /*tokens*/, int64_t /*guesses*/, int32_t /*position*/) {
-    unsupported("decoding");
-  }
-  virtual std::span<const int32_t> chosen_tokens() { unsupported("decoding"); }
 
   // Greedy continuation: chooses `count` tokens after the batch, whose only output is its last token; the last one is
   // not evaluated. With Program::input, each token reads the previous token's hidden row. Ends early with -1 for
@@ -168,8 +179,8 @@ class Executor {
     unsupported("saved state");
   }
   // mark_state() copies one stream's recurrent state inside the executor, restore_mark() restores it.
-  virtual void mark_state(int32_t /*stream*/) {}
-  virtual void restore_mark() {}
+  virtual void mark_state(int32_t /*stream*/) { unsupported("marked state"); }
+  virtual void restore_mark() { unsupported("marked state"); }
 
   // Copies full caches of the first `tokens` tokens and all window caches, but no recurrent state. `to` can resume at
   // `tokens` if `from` can.
@@ -210,7 +221,7 @@ class Executor {
   virtual double time_decode(int64_t position, int64_t streams, int repetitions);
 
  protected:
-  // Throws std::logic_error: a caller asked for what can_…, start_decoding(), saved_floats() or block_layout() denied.
+  // Throws std::logic_error: a caller asked for what can_…, saved_floats() or block_layout() denied.
   [[noreturn]] void unsupported(std::string_view what) const;
 };
 

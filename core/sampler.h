@@ -2,9 +2,9 @@
 // is_usual(), nothing sorts the whole vocabulary or allocates per step.
 #pragma once
 
-#include "core/sampling/diffusion_params.h"
-#include "core/sampling/repetitions.h"
-#include "core/sampling/sampler_order.h"
+#include "core/diffusion_params.h"
+#include "core/repetitions.h"
+#include "core/sampler_order.h"
 
 #include <cstdint>
 #include <optional>

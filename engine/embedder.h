@@ -1,18 +1,39 @@
 // Text embeddings: hidden states and their pooling.
 #pragma once
 
-#include "core/requests.h"
-#include "engine/loaded_model.h"
-#include "engine/pooling.h"
+#include "api/requests.h"
+#include "engine/loading/loaded_model.h"
+#include "gguf/gguf.h"
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace ridge::engine {
+
+enum class Pooling : uint8_t {
+  none, // one vector per token
+  mean,
+  cls,
+  last,
+};
+
+// Throws a usage Error for unknown names.
+Pooling pooling_of_name(std::string_view name);
+
+// Reads ARCHITECTURE.pooling_type, if present. For a reranker it is the scored token, first or last. Throws Error for
+// unknown values.
+std::optional<Pooling> pooling_of_file(const gguf::File& file);
+
+// rows: [tokens, width], at least one.
+std::vector<float> pooled(std::span<const float> rows, int64_t width, Pooling pooling);
+
+// Scales to length 1; zeros stay zeros.
+void normalize(std::span<float> vector);
 
 // True if the architecture has no output matrix or the file names a pooling.
 bool is_embedding_model(const gguf::File& file, const core::Program& program);
@@ -27,7 +48,7 @@ class Embedder {
     int64_t tokens = 0;
   };
   // The model must be opened with Ending::hidden. Throws Error if it cannot run.
-  Embedder(LoadedModel model, const core::ModelOptions& where, const Options& options, const LoadSteps& steps = {});
+  Embedder(LoadedModel model, const api::ModelOptions& where, const Options& options, const LoadSteps& steps = {});
 
   // Includes the model's special tokens. A text longer than the context is cut with `truncate`; otherwise throws Error.
   std::vector<int32_t> tokens_of(std::string_view text, bool truncate) const;

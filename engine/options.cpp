@@ -3,9 +3,9 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "core/json/parse.h"
-#include "core/strings/units.h"
-#include "engine/machine.h"
-#include "engine/prefixes/model_key.h"
+#include "core/units.h"
+#include "engine/loading/machine.h"
+#include "engine/loading/model_key.h"
 #include "text/grammar/json_schema/json_schema.h"
 
 #include <algorithm>
@@ -15,13 +15,13 @@ namespace ridge::engine {
 
 namespace {
 
-int64_t tokens_at_once(const core::ModelOptions& options) {
+int64_t tokens_at_once(const api::ModelOptions& options) {
   return std::min(options.ubatch > 0 ? options.ubatch : kDefaultUbatch, options.batch);
 }
 
 } // namespace
 
-core::ExecutorConfig executor_config(const core::ModelOptions& options, int64_t trained_context) {
+core::ExecutorConfig executor_config(const api::ModelOptions& options, int64_t trained_context) {
   const int64_t context = options.context;
   core::ExecutorConfig config;
   config.context = context < 0 ? std::min(trained_context, kDefaultContext) : context == 0 ? trained_context : context;
@@ -33,14 +33,14 @@ core::ExecutorConfig executor_config(const core::ModelOptions& options, int64_t 
   return config;
 }
 
-void set_streams(core::ExecutorConfig& config, const core::ModelOptions& options, int64_t streams) {
+void set_streams(core::ExecutorConfig& config, const api::ModelOptions& options, int64_t streams) {
   config.streams = streams;
   config.max_batch = std::max(streams, std::min(tokens_at_once(options), config.context * streams));
 }
 
 namespace {
 
-int64_t prefix_bytes(const core::PrefixOptions& options) {
+int64_t prefix_bytes(const api::PrefixOptions& options) {
   constexpr double kMax = 8.0 * (1 << 30);
   if (options.size == "0") return 0;
   if (!options.size.empty()) return static_cast<int64_t>(core::parse_bytes(options.size, "--prefix-cache"));
@@ -50,13 +50,13 @@ int64_t prefix_bytes(const core::PrefixOptions& options) {
 
 } // namespace
 
-void check_prefixes(const core::PrefixOptions& options) {
+void check_prefixes(const api::PrefixOptions& options) {
   if (prefix_bytes(options) == 0 && !options.folder.empty())
     throw Error("--cache-dir stores the prefix cache and needs a --prefix-cache above 0", Error::kUsage);
   core::parse_bytes(options.folder_size, "--cache-dir-size");
 }
 
-PrefixSettings prefix_settings(const core::PrefixOptions& options, const gguf::File& model, const Notice& warn) {
+PrefixSettings prefix_settings(const api::PrefixOptions& options, const gguf::File& model, const Notice& warn) {
   check_prefixes(options);
   PrefixSettings settings{prefix_bytes(options), options.folder,
                           static_cast<int64_t>(core::parse_bytes(options.folder_size, "--cache-dir-size")), "", warn};
@@ -64,19 +64,18 @@ PrefixSettings prefix_settings(const core::PrefixOptions& options, const gguf::F
   return settings;
 }
 
-nlohmann::ordered_json answer_schema(const core::SamplingOptions& options) {
+nlohmann::ordered_json answer_schema(const api::SamplingOptions& options) {
   if (options.json_schema.empty()) return nullptr;
   return core::parse_json(options.json_schema, "--json-schema", {.exact_numbers = true});
 }
 
-std::string grammar_text(const core::SamplingOptions& options) {
+std::string grammar_text(const api::SamplingOptions& options) {
   if (!options.grammar_file.empty()) return core::read_text_file(options.grammar_file);
   if (options.json_schema.empty()) return options.grammar;
   return text::gbnf_from_json_schema(answer_schema(options));
 }
 
-text::ChatTemplate choose_template(const core::TemplateOptions& options, const gguf::File& model,
-                                   const Notice& notice) {
+text::ChatTemplate choose_template(const api::TemplateOptions& options, const gguf::File& model, const Notice& notice) {
   using text::ChatTemplate;
   if (!options.file.empty()) return ChatTemplate::parse(core::read_text_file(options.file), options.file);
   if (!options.name.empty()) return ChatTemplate::builtin(options.name);
@@ -127,7 +126,7 @@ bool has_thinking_switch(const text::ChatTemplate& chat_template, text::ChatOpti
 
 } // namespace
 
-nlohmann::ordered_json template_variables(const core::TemplateOptions& options, const text::ChatTemplate& chat_template,
+nlohmann::ordered_json template_variables(const api::TemplateOptions& options, const text::ChatTemplate& chat_template,
                                           const Notice& notice) {
   text::ChatOptions chat;
   nlohmann::ordered_json& variables = chat.extra;
@@ -158,15 +157,15 @@ T parse_number(const std::string& text) {
 template <auto Member>
 constexpr SamplingSetting param(std::string_view name) {
   using T = std::remove_reference_t<decltype(std::declval<core::SamplerParams&>().*Member)>;
-  return {name, [](const core::SamplingOptions& o) { return fmt::format("{}", o.params.*Member); },
-          [](core::SamplingOptions& o, const std::string& text) { o.params.*Member = parse_number<T>(text); }};
+  return {name, [](const api::SamplingOptions& o) { return fmt::format("{}", o.params.*Member); },
+          [](api::SamplingOptions& o, const std::string& text) { o.params.*Member = parse_number<T>(text); }};
 }
 
 template <auto Member>
 constexpr SamplingSetting dry_param(std::string_view name) {
   using T = std::remove_reference_t<decltype(std::declval<core::DryParams&>().*Member)>;
-  return {name, [](const core::SamplingOptions& o) { return fmt::format("{}", o.params.dry.*Member); },
-          [](core::SamplingOptions& o, const std::string& text) { o.params.dry.*Member = parse_number<T>(text); }};
+  return {name, [](const api::SamplingOptions& o) { return fmt::format("{}", o.params.dry.*Member); },
+          [](api::SamplingOptions& o, const std::string& text) { o.params.dry.*Member = parse_number<T>(text); }};
 }
 
 } // namespace
@@ -198,11 +197,11 @@ std::span<const SamplingSetting> sampling_settings() {
       param<&P::mirostat_eta>("mirostat-lr"),
       param<&P::adaptive_target>("adaptive-target"),
       param<&P::adaptive_decay>("adaptive-decay"),
-      {"samplers", [](const core::SamplingOptions& o) { return core::order_text(o.params.order); },
-       [](core::SamplingOptions& o, const std::string& text) { o.params.order = core::parse_order(text, "samplers"); }},
+      {"samplers", [](const api::SamplingOptions& o) { return core::order_text(o.params.order); },
+       [](api::SamplingOptions& o, const std::string& text) { o.params.order = core::parse_order(text, "samplers"); }},
       param<&P::seed>("seed"),
-      {"predict", [](const core::SamplingOptions& o) { return fmt::format("{}", o.max_tokens); },
-       [](core::SamplingOptions& o, const std::string& text) { o.max_tokens = parse_number<int64_t>(text); }},
+      {"predict", [](const api::SamplingOptions& o) { return fmt::format("{}", o.max_tokens); },
+       [](api::SamplingOptions& o, const std::string& text) { o.max_tokens = parse_number<int64_t>(text); }},
   };
   return kSettings;
 }

@@ -69,7 +69,7 @@ bool has_word(std::string_view words, std::string_view wanted) {
 
 class Defaults {
  public:
-  Defaults(core::SamplingOptions& options, const gguf::File& model, const Notice& notice)
+  Defaults(api::SamplingOptions& options, const gguf::File& model, const Notice& notice)
       : options_(options), model_(model), notice_(notice) {}
 
   void take() {
@@ -150,16 +150,16 @@ class Defaults {
         std::ranges::find(sampling_settings(), name, &SamplingSetting::name)->set(options_, std::string(value));
   }
 
-  core::SamplingOptions& options_;
+  api::SamplingOptions& options_;
   const gguf::File& model_;
   const Notice& notice_;
 };
 
 } // namespace
 
-std::vector<std::string> take_model_defaults(core::SamplingOptions& options, const gguf::File& model,
+std::vector<std::string> take_model_defaults(api::SamplingOptions& options, const gguf::File& model,
                                              const Notice& notice) {
-  const core::SamplingOptions before = options;
+  const api::SamplingOptions before = options;
   Defaults(options, model, notice).take();
   std::vector<std::string> changed;
   for (const SamplingSetting& setting : sampling_settings())

@@ -1,8 +1,8 @@
 // Sampling recommended by a model file (general.sampling.*).
 #pragma once
 
-#include "core/requests.h"
-#include "engine/loaded_model.h"
+#include "api/requests.h"
+#include "engine/loading/loaded_model.h"
 
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@ namespace ridge::engine {
 
 // Sets parameters that the user did not choose (SamplingOptions::chosen). `notice` reports each unusable key. Returns
 // the changes: "temp 0.6", "top-k 20".
-std::vector<std::string> take_model_defaults(core::SamplingOptions& options, const gguf::File& model,
+std::vector<std::string> take_model_defaults(api::SamplingOptions& options, const gguf::File& model,
                                              const Notice& notice);
 
 } // namespace ridge::engine

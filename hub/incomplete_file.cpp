@@ -1,7 +1,7 @@
 #include "hub/incomplete_file.h"
 
 #include "core/error.h"
-#include "core/strings/units.h"
+#include "core/units.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

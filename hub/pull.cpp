@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/strings/printable.h"
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "hub/file_hash.h"
 #include "hub/hub_cache.h"
 #include "hub/names.h"

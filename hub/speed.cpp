@@ -1,6 +1,6 @@
 #include "hub/speed.h"
 
-#include "core/strings/units.h"
+#include "core/units.h"
 
 #include <fmt/format.h>
 

@@ -3,8 +3,8 @@
 #include "core/error.h"
 #include "core/sampler.h"
 #include "engine/adapters/adapters.h"
+#include "engine/loading/ranks.h"
 #include "engine/options.h"
-#include "engine/ranks/ranks.h"
 #include "engine/speculation/head_drafter.h"
 #include "engine/speculation/speculation.h"
 #include "engine/speculation/speculator.h"
@@ -38,7 +38,7 @@ struct TestCount {
 class Bench {
  public:
   Bench(engine::LoadedModel& model, BenchRow common, const BenchSetting& setting, Peaks& peaks,
-        const core::BenchRequest& request, const BenchSteps& steps, TestCount& count)
+        const api::BenchRequest& request, const BenchSteps& steps, TestCount& count)
       : model_(model), common_(std::move(common)), setting_(setting), peaks_(peaks), request_(request), steps_(steps),
         count_(count) {}
 
@@ -56,19 +56,17 @@ class Bench {
     row.streams = setting_.streams;
     const core::Sampler sampler({.seed = 1}, model_.program.vocab);
     measure(std::move(row), depth, [&] {
-      step(depth);
-      core::Executor& executor = *model_.executor;
-      const bool decoding =
-          setting_.streams == 1 && executor.start_decoding(sampler, static_cast<int32_t>(depth + 1), 0);
+      const bool decoding = begin_chain(depth, sampler);
       for (int64_t i = 1; i < count; ++i) {
         if (!decoding) {
           step(depth + i);
           continue;
         }
-        executor.next_token(true);
+        submit_chosen(depth + i);
+        model_.executor->wait();
         add_step(1, depth + i);
       }
-      if (decoding) executor.next_token(false);
+      if (decoding) model_.executor->wait();
     });
   }
 
@@ -103,9 +101,8 @@ class Bench {
     measure(row, depth, [&] {
       text_.assign(depth + 1, 0);
       speculator.resume(text_);
-      step(depth);
+      const bool decoding = begin_chain(depth, sampler);
       pass_hidden_rows(speculator, depth, 1);
-      const bool decoding = model_.executor->start_decoding(sampler, static_cast<int32_t>(depth + 1), 0);
       bool token_pending = decoding; // a token is still due
       int64_t done = 1;
       while (done < count || token_pending) {
@@ -113,7 +110,8 @@ class Bench {
         const double start = steps_.clock();
         if (token_pending) {
           token_pending = guesses == 0 && done < count;
-          model_.executor->next_token(token_pending);
+          if (token_pending) submit_chosen(depth + done);
+          model_.executor->wait();
           pass_hidden_rows(speculator, depth + done - 1, 1);
           if (!token_pending) continue;
           speculator.record_step_time(1, steps_.clock() - start);
@@ -140,7 +138,7 @@ class Bench {
     if (guesses > 0) speculator.draft();
     const double start = steps_.clock();
     evaluate_draft(guesses, position, decoding);
-    if (decoding) model_.executor->chosen_tokens();
+    if (decoding) model_.executor->wait();
     speculator.record_step_time(guesses + 1, steps_.clock() - start);
     int64_t good = 0;
     std::bernoulli_distribution is_right(right);
@@ -174,7 +172,7 @@ class Bench {
     std::iota(outputs.begin(), outputs.end(), 0);
     model_.executor->load_state(0, {}, position); // discards rejected drafts
     if (choose)
-      model_.executor->decode_guesses(tokens, guesses, static_cast<int32_t>(position));
+      model_.executor->submit({tokens, positions, {}, outputs}, {.chain = core::Chain::resume, .guesses = guesses});
     else
       model_.executor->forward({tokens, positions, {}, outputs});
   }
@@ -233,13 +231,30 @@ class Bench {
                         row.read_bytes_per_second);
   }
 
-  void step(int64_t position) {
+  // A step of each stream. Returns whether the executor chooses the only one's next tokens.
+  bool begin_chain(int64_t position, const core::Sampler& sampler) {
+    const bool chains = setting_.streams == 1 && model_.executor->can_chain(sampler.params());
+    step(position, chains ? &sampler : nullptr);
+    return chains;
+  }
+  // Evaluates the token that the last batch chooses.
+  void submit_chosen(int64_t position) {
+    const auto at = static_cast<int32_t>(position), zero = 0;
+    model_.executor->submit({{&core::kChosenToken, 1}, {&at, 1}, {}, {&zero, 1}}, {.chain = core::Chain::resume});
+  }
+
+  // With a sampler, its choice is waited for later.
+  void step(int64_t position, const core::Sampler* sampler = nullptr) {
     const int64_t n = setting_.streams;
     const std::vector<int32_t> tokens = random_tokens(n), positions(n, static_cast<int32_t>(position));
     std::vector<int32_t> streams(n);
     std::iota(streams.begin(), streams.end(), 0);
     for (const int32_t stream : streams) model_.executor->load_state(stream, {}, position);
-    model_.executor->forward({tokens, positions, streams, streams});
+    const core::Batch batch{tokens, positions, streams, streams};
+    if (sampler)
+      model_.executor->submit(batch, {.samplers = {&sampler, 1}, .chain = core::Chain::begin});
+    else
+      model_.executor->forward(batch);
     cost_ += core::program_cost(model_.program, step_at(n, position, n, n));
     advance(n);
   }
@@ -285,7 +300,7 @@ class Bench {
   const BenchRow common_;
   const BenchSetting setting_;
   Peaks& peaks_;
-  const core::BenchRequest& request_;
+  const api::BenchRequest& request_;
   const BenchSteps& steps_;
   TestCount& count_;
   std::string test_;
@@ -304,11 +319,11 @@ int64_t ubatch_of(const BenchSetting& setting, const core::Executor& executor) {
 }
 
 void bench_model(engine::LoadedModel& loaded, const std::string& name, const BenchPlan& plan,
-                 const core::BenchRequest& request, const BenchSteps& steps, TestCount& count) {
+                 const api::BenchRequest& request, const BenchSteps& steps, TestCount& count) {
   for (const BenchSetting& setting : plan.settings) {
     const bool single = plan.runs_single_stream_tests(setting);
     if (plan.tests_of(setting) == 0) continue;
-    core::ModelOptions options = model_options(request, setting);
+    api::ModelOptions options = model_options(request, setting);
     options.context = std::ranges::max(plan.depths) + plan.longest(single);
     core::ExecutorConfig config = engine::executor_config(options, loaded.program.trained_context);
     config.streams = setting.streams;
@@ -353,11 +368,11 @@ void bench_model(engine::LoadedModel& loaded, const std::string& name, const Ben
 
 } // namespace
 
-void for_each_model(const core::BenchRequest& request, std::string_view heads, const engine::LoadSteps& steps,
+void for_each_model(const api::BenchRequest& request, std::string_view heads, const engine::LoadSteps& steps,
                     const std::function<void(engine::LoadedModel&, const std::string& name)>& run) {
   std::vector<std::string> files = request.files;
   if (files.empty() && request.shapes.empty()) files.emplace_back();
-  core::ModelOptions options;
+  api::ModelOptions options;
   options.speculation = heads == "mtp" ? "mtp" : "off";
   if (heads == "eagle3") options.speculation = "auto"; // named, or the guide's
   options.draft_model = request.draft_model;
@@ -388,7 +403,7 @@ const char* backend_of(const engine::LoadedModel& model) {
   return model.gpu_share == 1 ? "CUDA" : model.gpu_share == 0 ? "CPU" : "CUDA+CPU";
 }
 
-void bench(const core::BenchRequest& request, const BenchSteps& steps, const BenchNames& names) {
+void bench(const api::BenchRequest& request, const BenchSteps& steps, const BenchNames& names) {
   const BenchPlan plan = plan_bench(request, names);
   const int64_t models = std::max<int64_t>(1, std::ssize(request.files) + std::ssize(request.shapes));
   if (models > 1 || plan.settings.size() > 1)

@@ -1,9 +1,9 @@
 // Speed of models, for `ridge bench` and the window.
 #pragma once
 
+#include "api/requests.h"
 #include "core/clock.h"
-#include "core/requests.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "measure/bench_plan.h"
 #include "measure/bench_row.h"
 
@@ -28,12 +28,12 @@ struct BenchSteps {
 
 // Opens each requested model (default: the guide) with `heads` (BenchPlan::heads) and calls `run`. Throws Error if that
 // fails.
-void for_each_model(const core::BenchRequest& request, std::string_view heads, const engine::LoadSteps& steps,
+void for_each_model(const api::BenchRequest& request, std::string_view heads, const engine::LoadSteps& steps,
                     const std::function<void(engine::LoadedModel&, const std::string& name)>& run);
 const char* backend_of(const engine::LoadedModel& model); // "CUDA", "CPU", "CUDA+CPU"
 
 // Every combination of the request's lists, on each model. Throws Error if a model cannot be opened or run; a usage
 // Error for an invalid list or no tests (0 tokens is no test).
-void bench(const core::BenchRequest& request, const BenchSteps& steps, const BenchNames& names = {});
+void bench(const api::BenchRequest& request, const BenchSteps& steps, const BenchNames& names = {});
 
 } // namespace ridge::measure

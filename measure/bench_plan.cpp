@@ -18,7 +18,7 @@ std::vector<int64_t> layer_counts(const std::string& list) {
   return parse_counts(list, "--gpu-layers", 0, 100000);
 }
 
-std::vector<BenchSetting> plan_settings(const core::BenchRequest& r) {
+std::vector<BenchSetting> plan_settings(const api::BenchRequest& r) {
   const std::vector<std::string> types = core::kv_type_names();
   std::vector<BenchSetting> settings;
   for (const int64_t batch : parse_counts(r.batches, "--batch-size", 1, 1 << 20))
@@ -50,7 +50,7 @@ double parse_probability(const std::string& text) {
 }
 
 // "synthetic:0.8,synthetic:0.5,mtp"
-void plan_guesses(BenchPlan& plan, const core::BenchRequest& request) {
+void plan_guesses(BenchPlan& plan, const api::BenchRequest& request) {
   constexpr std::string_view kPrefix = "synthetic:";
   for (const std::string& word : words_of(request.speculation)) {
     if (word == "mtp" || word == "eagle3") {
@@ -107,8 +107,8 @@ int64_t BenchPlan::longest(bool single) const {
   return most;
 }
 
-core::ModelOptions model_options(const core::BenchRequest& request, const BenchSetting& setting) {
-  core::ModelOptions options;
+api::ModelOptions model_options(const api::BenchRequest& request, const BenchSetting& setting) {
+  api::ModelOptions options;
   options.batch = setting.batch;
   options.ubatch = setting.ubatch;
   options.threads = static_cast<int>(setting.threads);
@@ -122,7 +122,7 @@ core::ModelOptions model_options(const core::BenchRequest& request, const BenchS
   return options;
 }
 
-BenchPlan plan_bench(const core::BenchRequest& request, const BenchNames& names) {
+BenchPlan plan_bench(const api::BenchRequest& request, const BenchNames& names) {
   const auto parse = [](const std::string& list, const std::string& name) {
     return parse_counts(list, name.c_str(), 0, kMaxTokens);
   };

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/requests.h"
+#include "api/requests.h"
 
 #include <cstdint>
 #include <string>
@@ -36,9 +36,9 @@ struct BenchPlan {
 };
 
 // Without the context size.
-core::ModelOptions model_options(const core::BenchRequest& request, const BenchSetting& setting);
+api::ModelOptions model_options(const api::BenchRequest& request, const BenchSetting& setting);
 
 // Throws a usage Error for an invalid list or no tests.
-BenchPlan plan_bench(const core::BenchRequest& request, const BenchNames& names);
+BenchPlan plan_bench(const api::BenchRequest& request, const BenchNames& names);
 
 } // namespace ridge::measure

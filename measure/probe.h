@@ -2,7 +2,7 @@
 // time without these ops; minimal data give the launch cost.
 #pragma once
 
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "models/synthetic.h"
 
 #include <functional>

@@ -3,8 +3,8 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/parallel/processes/secret.h"
-#include "engine/ranks/links.h"
-#include "engine/ranks/watch.h"
+#include "engine/loading/links.h"
+#include "engine/loading/watch.h"
 #include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/runtime/device_info.h"
 

@@ -1,7 +1,7 @@
 #include "measure/roofline.h"
 
 #include "core/error.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "kernels/cuda/executor/executor.h"
 #include "models/model.h"
 #include "models/synthetic.h"
@@ -35,7 +35,7 @@ models::Shape shape_of(const engine::LoadedModel& loaded) {
   return s;
 }
 
-void place(RooflineReport& report, engine::Device on, const core::RooflineRequest& request,
+void place(RooflineReport& report, engine::Device on, const api::RooflineRequest& request,
            const RooflineProgress& progress) {
   const bool has_room = on == engine::Device::cuda && kernels::cuda::device_info().free_bytes > kRoomForDefault;
   const std::string spec = !request.shape.empty() ? request.shape : has_room ? "llama-8b:Q4_K_M" : "llama-1b:Q4_K_M";
@@ -67,13 +67,13 @@ void place(RooflineReport& report, engine::Device on, const core::RooflineReques
 
 } // namespace
 
-engine::Device device_of(const core::RooflineRequest& request) {
+engine::Device device_of(const api::RooflineRequest& request) {
   const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info();
   if (request.device == "cuda" && !gpu.usable) throw_error("--device cuda: {}", gpu.problem);
   return gpu.usable && request.device != "cpu" ? engine::Device::cuda : engine::Device::cpu;
 }
 
-RooflineReport measure_roofline(const core::RooflineRequest& request, const RooflineProgress& progress) {
+RooflineReport measure_roofline(const api::RooflineRequest& request, const RooflineProgress& progress) {
   const engine::Device on = device_of(request);
   progress("measuring ceilings", 0, 100);
   RooflineReport report = measure_machine(on, request.threads);

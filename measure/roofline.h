@@ -1,7 +1,7 @@
 // For `ridge roofline` and the window.
 #pragma once
 
-#include "core/requests.h"
+#include "api/requests.h"
 #include "measure/roofline_report.h"
 
 #include <functional>
@@ -11,10 +11,10 @@ namespace ridge::measure {
 
 // An exception from `progress` cancels. Throws Error if device or model is unusable.
 RooflineReport
-measure_roofline(const core::RooflineRequest& request,
+measure_roofline(const api::RooflineRequest& request,
                  const std::function<void(std::string_view what, int64_t done, int64_t total)>& progress);
 
 // Throws Error if the GPU is unusable.
-engine::Device device_of(const core::RooflineRequest& request);
+engine::Device device_of(const api::RooflineRequest& request);
 
 } // namespace ridge::measure

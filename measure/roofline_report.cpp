@@ -1,6 +1,6 @@
 #include "measure/roofline_report.h"
 
-#include "engine/machine.h"
+#include "engine/loading/machine.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cpu/microbench/microbench.h"
 #include "kernels/cuda/executor/executor.h"

@@ -1,7 +1,7 @@
 // A picture or sound, detected by its first bytes.
 #pragma once
 
-#include "media/picture.h"
+#include "media/pictures/picture.h"
 #include "media/sound/sound.h"
 
 #include <span>

@@ -1,7 +1,7 @@
 // The table of architectures: rows of models/arches.def.
 #pragma once
 
-#include "models/checkpoint.h"
+#include "models/checkpoints/checkpoint.h"
 
 #include <span>
 #include <string>

@@ -7,7 +7,7 @@
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 #include "models/eagle.h"
-#include "models/planar.h"
+#include "models/file/planar.h"
 #include "models/recipes.h"
 
 #include <algorithm>

@@ -3,17 +3,12 @@
 
 #include "core/program.h"
 #include "gguf/gguf.h"
+#include "models/blocks/specs.h"
 
 #include <cstdint>
 #include <string>
 
 namespace ridge::models {
-
-// A Program's results: logits; the normed hidden state; logits and the hidden rows for draft heads (Program::hidden);
-// logits from batches with rows and places (`pictures`, Program::has_token_coordinates), and hidden rows beside them
-// (`drafted_pictures`); or, for the encoder of an encoder-decoder model, the caches that the decoder attends to
-// (`encoded`).
-enum class Ending : uint8_t { logits, hidden, drafted, pictures, drafted_pictures, encoded };
 
 // Builds the Program of the file's architecture. The file must outlive it: weights point into the mapping. Models
 // without an output matrix end with the hidden state for any `ending`. Throws Error for unknown architectures, missing

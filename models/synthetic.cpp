@@ -29,17 +29,18 @@ gguf::Metadata metadata_of(const Shape& s) {
       values.push_back(kinds.find(s.kind_of(il)) != std::string_view::npos ? u32(value) : 0);
     set(key, values);
   };
-  const bool alone = s.layer_kinds.find('F') != std::string_view::npos;
-  if (alone)
+  if (s.has('F'))
     per_layer("feed_forward_length", "F", s.ffn_width);
   else
     set("feed_forward_length", u32(s.dense_ffn_width > 0 ? s.dense_ffn_width : s.ffn_width));
   set("attention.head_count", u32(s.heads));
-  if (s.full_kv_heads > 0) {
+  if (s.has('R'))
+    set("wkv.head_size", u32(s.head_dim));
+  else if (s.full_kv_heads > 0) {
     std::vector<uint32_t> heads;
     for (int64_t il = 0; il < s.layers; ++il) heads.push_back(u32(s.kind_of(il) == 'W' ? s.kv_heads : s.full_kv_heads));
     set("attention.head_count_kv", heads);
-  } else if (s.layer_kinds.find_first_of("MC") == std::string_view::npos)
+  } else if (s.layer_kinds.find_first_of("MCKS") == std::string_view::npos)
     set("attention.head_count_kv", u32(s.kv_heads));
   else
     per_layer("attention.head_count_kv", "A", s.kv_heads);
@@ -50,10 +51,12 @@ gguf::Metadata metadata_of(const Shape& s) {
     set("attention.kv_lora_rank", u32(s.latent));
     if (s.query_latent > 0) set("attention.q_lora_rank", u32(s.query_latent));
   }
-  set("attention.key_length", u32(s.latent > 0 ? s.latent + s.rope_dims : s.head_dim));
-  set("attention.value_length", u32(s.latent > 0 ? s.latent : s.head_dim));
-  set("attention.layer_norm_rms_epsilon", 1e-5f);
-  set("rope.dimension_count", u32(s.rope_dims > 0 ? s.rope_dims : s.head_dim));
+  if (s.heads > 0) {
+    set("attention.key_length", u32(s.latent > 0 ? s.latent + s.rope_dims : s.head_dim));
+    set("attention.value_length", u32(s.latent > 0 ? s.latent : s.head_dim));
+    set("rope.dimension_count", u32(s.rope_dims > 0 ? s.rope_dims : s.head_dim));
+  }
+  set(s.has('R') ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-5f);
   if (s.window > 0) {
     std::vector<uint32_t> slides;
     for (int64_t il = 0; il < s.layers; ++il) slides.push_back(s.kind_of(il) == 'W' ? 1 : 0);
@@ -88,7 +91,7 @@ gguf::Metadata metadata_of(const Shape& s) {
     if (s.has_sigmoid_gate()) set("expert_gating_func", static_cast<uint32_t>(core::Gate::sigmoid));
   }
   if (s.shared_ffn_width > 0) set("expert_shared_feed_forward_length", u32(s.shared_ffn_width));
-  if (s.architecture == "deepseek2" || s.architecture == "glm4moe")
+  if (s.architecture == "deepseek2" || s.architecture == "glm4moe" || s.has('K'))
     set("expert_shared_count", u32(s.shared_ffn_width / s.ffn_width));
   if (s.dense_layers > 0) set("leading_dense_block_count", u32(s.dense_layers));
   if (s.inner > 0) {
@@ -97,6 +100,10 @@ gguf::Metadata metadata_of(const Shape& s) {
     set("ssm.time_step_rank", u32(s.inner_heads));
     set("ssm.group_count", u32(s.inner_groups));
     set("ssm.conv_kernel", u32(s.conv_kernel));
+    if (s.architecture == "mamba") set("ssm.dt_b_c_rms", true); // of Falcon
+  } else if (s.has('K')) {
+    set("ssm.conv_kernel", u32(s.conv_kernel));
+    set("kda.head_dim", u32(s.state));
   } else if (s.conv_kernel > 0) {
     set("shortconv.l_cache", u32(s.conv_kernel));
   }

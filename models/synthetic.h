@@ -20,13 +20,14 @@ struct Shape {
   double rope_base;
   int64_t experts = 0, experts_used = 0; // 0: dense; else per expert
 
-  std::string_view layer_kinds = "A"; // repeating: Attention, Windowed attention, Delta net, Mamba 2, short
-                                      // Convolution, Feed-forward only
+  std::string_view layer_kinds = "A"; // repeating: Attention, Windowed attention, Delta net, Kimi delta attention,
+                                      // Mamba 2, Scan of Mamba 1, short Convolution, RWKV 7, Feed-forward only
   int64_t rope_dims = 0;              // 0: head_dim
   bool output_gate = false;
   int64_t inner = 0, state = 0, inner_heads = 0, inner_groups = 0, conv_kernel = 0; // of recurrent layers
   int64_t shared_ffn_width = 0;
   int64_t dense_layers = 0, dense_ffn_width = 0;
+  int64_t expert_period = 1; // the last of as many layers has experts, others are dense
 
   // Latent attention; head_dim is the uncompressed key's.
   int64_t latent = 0, query_latent = 0, value_dim = 0;
@@ -38,7 +39,11 @@ struct Shape {
   int64_t draft_layers = 0;
   int64_t draft_vocab = 0; // of a separate EAGLE-3 head; 0: none
 
-  bool has_sigmoid_gate() const { return architecture == "lfm2moe" || architecture == "glm4moe" || query_latent > 0; }
+  bool has_sigmoid_gate() const {
+    return architecture == "lfm2moe" || architecture == "glm4moe" || architecture == "laguna" || has('K') ||
+           query_latent > 0;
+  }
+  bool has(char kind) const { return layer_kinds.find(kind) != std::string_view::npos; }
   char kind_of(int64_t layer) const {
     if (draft_layers > 0 && layer >= layers) return 'A';
     return layer_kinds[static_cast<size_t>(layer) % layer_kinds.size()];

@@ -15,29 +15,33 @@ class TensorList {
   std::vector<gguf::TensorInfo> all() {
     const Shape& s = s_;
     matrix("token_embd", {s.width, s.vocab});
+    if (s.has('R')) norm("token_embd_norm");
     for (int64_t il = 0; il < s.layers + s.draft_layers; ++il) {
       blk_ = fmt::format("blk.{}.", il);
-      vector("attn_norm.weight", s.width);
+      norm("attn_norm");
       const char kind = s.kind_of(il);
       if (kind == 'A' || kind == 'W') s.latent > 0 ? latent_attention() : attention(kind);
       if (kind == 'D') delta_net();
+      if (kind == 'K') kimi_delta();
       if (kind == 'M') mamba2();
+      if (kind == 'S') scan();
+      if (kind == 'R') rwkv7(il == 0);
       if (kind == 'C') short_conv();
       if (kind == 'F') feed_forward(false);
-      if (s.layer_kinds.find('F') != std::string_view::npos) continue;
+      if (s.has('F') || s.has('R') || s.ffn_width == 0) continue;
       if (gemma()) gemma_norms();
-      const bool other_name =
-          s.layer_kinds.find('D') != std::string_view::npos || s.architecture == "glm4moe" || gpt_oss();
-      vector(other_name ? "post_attention_norm.weight" : "ffn_norm.weight", s.width);
+      const bool other_name = s.has('D') || s.architecture == "glm4moe" || gpt_oss();
+      norm(other_name ? "post_attention_norm" : "ffn_norm");
       feed_forward(true, il);
       if (il >= s.layers) draft_head();
     }
     blk_.clear();
-    vector(s.architecture == "lfm2moe" ? "token_embd_norm.weight" : "output_norm.weight", s.width);
+    norm(s.architecture == "lfm2moe" ? "token_embd_norm" : "output_norm");
     if (gemma())
       vector("rope_freqs.weight", s.full_head_dim / 2);
     else
       matrix("output", {s.width, s.vocab});
+    if (phimoe()) vector("output.bias", s.vocab);
     return std::move(tensors_);
   }
 
@@ -49,6 +53,12 @@ class TensorList {
     tensors_.push_back({blk_ + std::string(name), quant::Type::F32, {width}});
   }
 
+  void norm(const std::string& name) {
+    vector(name + ".weight", s_.width);
+    if (phimoe() || s_.has('R')) vector(name + ".bias", s_.width);
+  }
+
+  bool phimoe() const { return s_.architecture == "phimoe"; }
   bool fused() const { return s_.architecture == "phi3"; }
 
   bool gemma() const { return s_.architecture == "gemma4"; }
@@ -68,17 +78,15 @@ class TensorList {
       if (!other_heads) matrix("attn_v", {s.width, kv_width});
     }
     matrix("attn_output", {q_width, s.width});
-    if (gpt_oss()) {
-      vector("attn_output.bias", s.width);
-      vector("attn_sinks.weight", s.heads);
-    }
-    if (s.architecture == "qwen2" || s.architecture == "glm4moe" || gpt_oss()) {
+    if (s.architecture == "laguna") matrix("attn_gate", {s.width, s.heads});
+    if (phimoe() || gpt_oss()) vector("attn_output.bias", s.width);
+    if (gpt_oss()) vector("attn_sinks.weight", s.heads);
+    if (s.architecture == "qwen2" || s.architecture == "glm4moe" || phimoe() || gpt_oss()) {
       vector("attn_q.bias", q_width);
       vector("attn_k.bias", kv_width);
       vector("attn_v.bias", kv_width);
     }
-    if (s.architecture.starts_with("qwen3") || s.output_gate || s.layer_kinds.find('C') != std::string_view::npos ||
-        gemma()) {
+    if (s.architecture.starts_with("qwen3") || s.architecture == "laguna" || s.output_gate || s.has('C') || gemma()) {
       vector("attn_q_norm.weight", head_dim);
       vector("attn_k_norm.weight", head_dim);
     }
@@ -126,6 +134,60 @@ class TensorList {
     vector("ssm_norm.weight", s.state);
     matrix("ssm_out", {s.inner, s.width});
   }
+  void kimi_delta() {
+    const Shape& s = s_;
+    const int64_t inner = s.heads * s.state;
+    for (const std::string part : {"q", "k", "v"}) {
+      matrix("attn_" + part, {s.width, inner});
+      matrix("ssm_conv1d_" + part, {s.conv_kernel, 1, inner}, quant::Type::F32);
+    }
+    for (const std::string gate : {"ssm_f", "ssm_g"}) {
+      matrix(gate + "_a", {s.width, s.state});
+      matrix(gate + "_b", {s.state, inner});
+    }
+    matrix("ssm_beta", {s.width, s.heads});
+    vector("ssm_a", s.heads);
+    vector("ssm_dt.bias", inner);
+    vector("ssm_norm.weight", s.state);
+    matrix("attn_output", {inner, s.width});
+  }
+  void scan() {
+    const Shape& s = s_;
+    matrix("ssm_in", {s.width, 2 * s.inner});
+    matrix("ssm_conv1d", {s.conv_kernel, s.inner}, quant::Type::F32);
+    vector("ssm_conv1d.bias", s.inner);
+    matrix("ssm_x", {s.inner, s.inner_heads + 2 * s.state});
+    matrix("ssm_dt", {s.inner_heads, s.inner});
+    vector("ssm_dt.bias", s.inner);
+    tensors_.push_back({blk_ + "ssm_a", quant::Type::F32, {s.state, s.inner}});
+    vector("ssm_d", s.inner);
+    matrix("ssm_out", {s.inner, s.width});
+    if (s.architecture != "jamba") return;
+    vector("ssm_dt_norm.weight", s.inner_heads);
+    for (const char* name : {"ssm_b_norm.weight", "ssm_c_norm.weight"}) vector(name, s.state);
+  }
+  void rwkv7(bool first) {
+    const Shape& s = s_;
+    constexpr int64_t kDecayRank = 96, kValueRank = 64, kGateRank = 320;
+    norm("attn_norm_2");
+    tensors_.push_back({blk_ + "time_mix_lerp_fused.weight", quant::Type::F32, {s.width, 1, 1, 6}});
+    for (const char* name : {"receptance", "key", "value", "output"})
+      matrix(fmt::format("time_mix_{}", name), {s.width, s.width});
+    const auto low_rank = [&](const std::string& name, int64_t rank, bool has_bias) {
+      if (has_bias) vector(name + "0.weight", s.width);
+      matrix(name + "1", {s.width, rank});
+      matrix(name + "2", {rank, s.width});
+    };
+    low_rank("time_mix_w", kDecayRank, true);
+    low_rank("time_mix_a", kDecayRank, true);
+    low_rank("time_mix_v", first ? kDecayRank : kValueRank, true); // unused in the first layer
+    low_rank("time_mix_g", kGateRank, false);
+    for (const char* name : {"k_k", "k_a", "r_k"}) vector(fmt::format("time_mix_{}.weight", name), s.width);
+    norm("time_mix_ln");
+    tensors_.push_back({blk_ + "channel_mix_lerp_k.weight", quant::Type::F32, {s.width, 1, 1}});
+    matrix("channel_mix_key", {s.width, s.ffn_width});
+    matrix("channel_mix_value", {s.ffn_width, s.width});
+  }
   void mamba2() {
     const Shape& s = s_;
     const int64_t mixed = s.inner + 2 * s.inner_groups * s.state;
@@ -145,7 +207,7 @@ class TensorList {
   }
   void feed_forward(bool gated, int64_t il = 0) {
     const Shape& s = s_;
-    if (s.experts == 0 || il < s.dense_layers)
+    if (s.experts == 0 || il < s.dense_layers || (il + 1) % s.expert_period != 0)
       return dense("", s.dense_ffn_width > 0 ? s.dense_ffn_width : s.ffn_width, gated);
     matrix("ffn_gate_inp", {s.width, s.experts}, quant::Type::F32);
     if (gemma()) {
@@ -163,7 +225,7 @@ class TensorList {
     }
     if (s.has_sigmoid_gate()) vector("exp_probs_b.bias", s.experts);
     if (s.shared_ffn_width == 0) return;
-    if (s.layer_kinds.find('D') != std::string_view::npos) vector("ffn_gate_inp_shexp.weight", s.width);
+    if (s.has('D')) vector("ffn_gate_inp_shexp.weight", s.width);
     dense("_shexp", s.shared_ffn_width, gated);
   }
   void draft_head() {

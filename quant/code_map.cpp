@@ -1,7 +1,7 @@
 #include "quant/code_map.h"
 
 #include "quant/all_formats.h"
-#include "quant/group.h"
+#include "quant/formats/group.h"
 
 #include <algorithm>
 #include <array>
@@ -82,7 +82,7 @@ bool CodeMap::find(Type type, Unpack unpack, CodeMap& map) {
     const int8_t level = map.levels_[static_cast<size_t>(pattern)];
     const bool known =
         std::ranges::any_of(map.sorted_, [&](int p) { return map.levels_[static_cast<size_t>(p)] == level; });
-    if (!known && level != -128) map.sorted_.push_back(pattern); // -128: see quant/group.h
+    if (!known && level != -128) map.sorted_.push_back(pattern); // -128: see quant/formats/group.h
   }
   std::ranges::sort(map.sorted_, {}, [&](int p) { return map.levels_[static_cast<size_t>(p)]; });
   for (size_t i = 1; i < map.sorted_.size(); ++i)

@@ -1,6 +1,6 @@
 #include "server/answers.h"
 
-#include "server/api_error.h"
+#include "server/json/api_error.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // The answers to one request, generated together and followed while the client is there.
 #pragma once
 
-#include "server/service.h"
+#include "server/models/service.h"
 
 #include <functional>
 #include <memory>

@@ -1,9 +1,9 @@
 // POST /v1/messages and /v1/messages/count_tokens (Anthropic).
 #include "engine/options.h"
 #include "server/answers.h"
-#include "server/api_error.h"
 #include "server/chat_messages.h"
-#include "server/reply.h"
+#include "server/json/api_error.h"
+#include "server/json/reply.h"
 #include "server/requests/chat_body.h"
 #include "server/requests/pictures.h"
 #include "server/requests/request_fields.h"

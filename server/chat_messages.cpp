@@ -1,8 +1,8 @@
 #include "server/chat_messages.h"
 
 #include "engine/options.h"
+#include "server/answer_form.h"
 #include "server/openai.h"
-#include "server/requests/answer_form.h"
 #include "server/requests/chat_body.h"
 #include "server/requests/pictures.h"
 #include "server/tools.h"

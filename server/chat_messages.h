@@ -1,8 +1,8 @@
 // Reads OpenAI chat requests.
 #pragma once
 
-#include "server/api_error.h"
-#include "server/service.h"
+#include "server/json/api_error.h"
+#include "server/models/service.h"
 #include "text/chat/messages.h"
 
 #include <string>

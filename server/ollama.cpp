@@ -2,10 +2,10 @@
 // model.
 #include "engine/options.h"
 #include "server/answers.h"
-#include "server/api_error.h"
 #include "server/chat_messages.h"
+#include "server/json/api_error.h"
+#include "server/json/reply.h"
 #include "server/openai.h"
-#include "server/reply.h"
 #include "server/requests/fill.h"
 #include "server/requests/pictures.h"
 #include "server/requests/request_fields.h"
@@ -33,7 +33,7 @@ std::string now() {
                      part.count());
 }
 
-void take_options(const Fields& body, core::SamplingOptions& sampling) {
+void take_options(const Fields& body, api::SamplingOptions& sampling) {
   const auto options = body.object("options");
   if (!options) return;
   take_numbers(*options, sampling.params);

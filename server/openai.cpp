@@ -2,8 +2,8 @@
 
 #include "core/error.h"
 #include "engine/calls/call_constraint.h"
-#include "server/api_error.h"
 #include "server/chat_messages.h"
+#include "server/json/api_error.h"
 #include "server/requests/sampling_fields.h"
 
 #include <algorithm>
@@ -17,21 +17,21 @@ namespace {
 
 constexpr int64_t kMaxAnswers = 16;
 constexpr double kMaxBias = 100;
-constexpr float kNever = -1e9f;
 constexpr int64_t kMaxPriority = int64_t{1} << 53; // JSON's largest exact integer
 
-// Takes an id, or a text of one token.
-int32_t token_of(const Service& service, const Json& given) {
-  if (given.is_number_integer() && given.get<double>() >= 0 && given.get<double>() <= INT32_MAX)
-    return given.get<int32_t>();
-  if (given.is_string()) {
-    const std::vector<int32_t> tokens = service.tokenizer().encode(given.get<std::string>(), {.parse_special = true});
-    if (tokens.size() == 1) return tokens[0];
-  }
-  throw_invalid("logit_bias", "logit_bias: expected token ids, or texts that are a single token");
+void add_bias(core::SamplerParams& params, std::span<const int32_t> tokens, float bias) {
+  for (const int32_t token : tokens) params.bias.push_back({token, bias});
 }
 
-// Takes an object of token ids and biases, or llama.cpp's list of [token, bias or false (never)].
+// Tokens of an id or a text.
+std::vector<int32_t> tokens_of(const Service& service, const Json& given) {
+  if (given.is_number_integer() && given.get<double>() >= 0 && given.get<double>() <= INT32_MAX)
+    return {given.get<int32_t>()};
+  if (!given.is_string()) throw_invalid("logit_bias", "logit_bias: expected token ids or texts");
+  return service.tokenizer().encode(given.get<std::string>(), {.parse_special = true});
+}
+
+// Takes an object of token ids or texts and biases, or llama.cpp's list of [token or text, bias or false (never)].
 void take_bias(const Service& service, const Fields& body, core::SamplerParams& params) {
   const Json* given = body.find("logit_bias");
   if (!given) return;
@@ -43,18 +43,19 @@ void take_bias(const Service& service, const Fields& body, core::SamplerParams& 
       const bool never = pair[1] == false;
       if (!never && !(pair[1].is_number() && std::abs(pair[1].get<double>()) <= kMaxBias))
         throw_invalid("logit_bias", "logit_bias: expected numbers from {} to {}, or false", -kMaxBias, kMaxBias);
-      params.bias.push_back({token_of(service, pair[0]), never ? kNever : pair[1].get<float>()});
+      add_bias(params, tokens_of(service, pair[0]), never ? kNeverBias : pair[1].get<float>());
     }
     return;
   }
   const Fields biases(*given, "logit_bias");
-  for (const auto& [token, value] : biases.json().items()) {
-    core::SamplerParams::Bias one = {};
-    const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), one.token);
-    if (error != std::errc() || end != token.data() + token.size() || one.token < 0)
-      throw_invalid("logit_bias", "logit_bias: expected token ids as keys, such as {{\"1734\": -100}}");
-    one.bias = static_cast<float>(biases.number(token.c_str(), -kMaxBias, kMaxBias).value_or(0));
-    params.bias.push_back(one);
+  for (const auto& [key, value] : biases.json().items()) {
+    const auto bias = static_cast<float>(biases.number(key.c_str(), -kMaxBias, kMaxBias).value_or(0));
+    int32_t token = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
+    const bool is_id = error == std::errc() && end == key.data() + key.size() && token >= 0;
+    if (!is_id && key.find_first_not_of("0123456789") == std::string::npos)
+      throw_invalid("logit_bias", "logit_bias: expected token ids or texts as keys, found {}", key.substr(0, 100));
+    add_bias(params, is_id ? std::vector{token} : tokens_of(service, key), bias);
   }
 }
 
@@ -84,10 +85,12 @@ void take_sampling(const Service& service, const Fields& body, Generation& gener
   take_bias(service, body, generation.sampling.params);
   generation.reuse = body.flag("cache_prompt").value_or(true);
   generation.priority = priority_of(body);
+  if (const int64_t slot = body.integer("id_slot", -1, INT32_MAX).value_or(-1); slot >= 0)
+    generation.stream = static_cast<int32_t>(slot % service.model().executor->config().streams);
 }
 
 void hold(const Service& service, const AnswerForm& form, Generation& generation) {
-  core::SamplingOptions& sampling = generation.sampling;
+  api::SamplingOptions& sampling = generation.sampling;
   const bool chat = generation.chat_prompt.has_value();
   if (form.from.empty() || (chat && form.gbnf.empty())) return;
   sampling.grammar = sampling.grammar_file = sampling.json_schema = "";
@@ -120,6 +123,7 @@ std::vector<Generation> copies(const Generation& generation, int64_t answers) {
     int64_t& seed = all[i].sampling.params.seed;
     if (seed >= 0) seed = static_cast<int64_t>((static_cast<uint64_t>(seed) + static_cast<uint64_t>(i)) & INT64_MAX);
     all[i].copied = true;
+    all[i].stream = -1;
   }
   return all;
 }
@@ -175,7 +179,7 @@ void OpenAiReply::stream(Client& client) {
   const auto send_choice = [&](Json choice, bool last) {
     if (choice.is_null()) return;
     Json chunk = envelope(names_.event, Json::array({std::move(choice)}));
-    if (timings_in_events_) chunk["timings"] = timings_.json(answers_);
+    if (timings_in_events_ && timings_.began()) chunk["timings"] = timings_.json(answers_);
     if (last && !usage_in_stream_) chunk["timings"] = timings_json(answers_);
     if (usage_in_events_) chunk["usage"] = usage_so_far();
     client.event(chunk);

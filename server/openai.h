@@ -1,10 +1,10 @@
 // Common to OpenAI's chats and completions.
 #pragma once
 
+#include "server/answer_form.h"
 #include "server/answers.h"
-#include "server/llamacpp/settings.h"
-#include "server/reply.h"
-#include "server/requests/answer_form.h"
+#include "server/json/reply.h"
+#include "server/settings.h"
 
 #include <memory>
 #include <optional>
@@ -18,6 +18,8 @@ void take_sampling(const Service& service, const Fields& body, Generation& gener
 void hold(const Service& service, const AnswerForm& form, Generation& generation);
 // `top_logprobs`, 0 to 20; may be null.
 std::optional<int64_t> likely_wanted(const Fields& body);
+
+inline constexpr float kNeverBias = -1e9f; // of a token
 
 int64_t priority_of(const Fields& body);
 int64_t answers_wanted(const Fields& body);

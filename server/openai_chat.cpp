@@ -1,6 +1,6 @@
 // POST /v1/chat/completions.
-#include "server/api_error.h"
 #include "server/chat_messages.h"
+#include "server/json/api_error.h"
 #include "server/openai.h"
 #include "server/requests/chat_body.h"
 #include "server/requests/request_fields.h"

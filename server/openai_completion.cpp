@@ -1,7 +1,7 @@
 // POST /v1/completions: without a chat template.
 #include "core/strings/utf8.h"
-#include "server/api_error.h"
 #include "server/chat_messages.h"
+#include "server/json/api_error.h"
 #include "server/openai.h"
 #include "server/requests/fill.h"
 #include "server/requests/request_fields.h"

@@ -1,12 +1,12 @@
 // The functions of routes.def. The server converts ApiError and Error that they throw to responses.
 #pragma once
 
-#include "server/api_error.h"
-#include "server/embeddings/embedding_service.h"
 #include "server/http/message.h"
+#include "server/json/api_error.h"
+#include "server/models/embedding_service.h"
 #include "server/models/models.h"
-#include "server/reranking/rerank_service.h"
-#include "server/service.h"
+#include "server/models/rerank_service.h"
+#include "server/models/service.h"
 
 #include <type_traits>
 

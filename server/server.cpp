@@ -1,11 +1,11 @@
 #include "server/server.h"
 
 #include "core/error.h"
-#include "server/api_error.h"
+#include "server/json/api_error.h"
+#include "server/json/reply.h"
 #include "server/page/page.h"
-#include "server/reply.h"
+#include "server/requests/form.h"
 #include "server/routes.h"
-#include "server/transcriptions/form.h"
 
 #include <fmt/format.h>
 

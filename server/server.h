@@ -1,9 +1,9 @@
 // Checks whether clients may ask, and calls the routes.
 #pragma once
 
-#include "server/api_error.h"
 #include "server/http/access.h"
 #include "server/http/http_server.h"
+#include "server/json/api_error.h"
 #include "server/models/models.h"
 
 #include <memory>

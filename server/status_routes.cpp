@@ -1,12 +1,14 @@
 // Health, properties, slots and metrics.
-#include "server/llamacpp/settings.h"
-#include "server/reply.h"
+#include "server/json/reply.h"
 #include "server/routes.h"
+#include "server/settings.h"
 #include "text/fill/fill_tokens.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 namespace ridge::server {
 namespace {
@@ -52,14 +54,16 @@ void props(ModelService& service, const HttpRequest&, HttpResponse& response) {
   reply(response, properties);
 }
 
-void slots(Service& service, const HttpRequest&, HttpResponse& response) {
+void slots(Service& service, const HttpRequest& request, HttpResponse& response) {
   Json list = Json::array();
-  for (const int64_t position : service.scheduler().positions())
+  const std::vector<int64_t> positions = service.scheduler().positions();
+  if (request.parameter("fail_on_no_slot") && std::ranges::none_of(positions, [](int64_t at) { return at < 0; }))
+    throw ApiError(503, "unavailable_error", "no slot available");
+  for (const int64_t position : positions)
     list.push_back({{"id", list.size()},
                     {"n_ctx", service.context()},
                     {"speculative", service.scheduler().speculates()},
                     {"is_processing", position >= 0},
-                    {"params", settings_json(service.sampling())},
                     {"n_past", std::max<int64_t>(position, 0)}});
   reply(response, list);
 }

@@ -1,8 +1,8 @@
 // Tokenization and chat prompts.
 #include "core/strings/utf8.h"
-#include "server/api_error.h"
 #include "server/chat_messages.h"
-#include "server/reply.h"
+#include "server/json/api_error.h"
+#include "server/json/reply.h"
 #include "server/routes.h"
 
 namespace ridge::server {

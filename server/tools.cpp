@@ -1,7 +1,7 @@
 #include "server/tools.h"
 
 #include "core/error.h"
-#include "server/api_error.h"
+#include "server/json/api_error.h"
 #include "text/calls/call_values.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Converts tools and calls between API forms.
 #pragma once
 
-#include "server/service.h"
+#include "server/models/service.h"
 
 #include <optional>
 #include <string>

@@ -1,8 +1,8 @@
 #include "ui/window_impl.h"
 
 #include "core/error.h"
-#include "ui/gl.h"
 #include "ui/png.h"
+#include "ui/widgets/gl.h"
 #include "ui/widgets/glyphs.h"
 #include "ui/widgets/picture_paths.h"
 #include "ui/widgets/places.h"
@@ -22,7 +22,7 @@
 
 namespace ridge::ui {
 
-using core::EngineState;
+using api::EngineState;
 
 namespace {
 
@@ -242,7 +242,7 @@ void Window::Impl::draw_frame() {
   free_unused_textures();
 }
 
-void Window::Impl::take_keys(const core::Snapshot& now) {
+void Window::Impl::take_keys(const api::Snapshot& now) {
   const ImGuiIO& io = ImGui::GetIO();
   const auto pressed = [](int key) { return ImGui::IsKeyPressed(key, false); };
   if (io.KeyCtrl) {
@@ -252,9 +252,9 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
         help = false;
       }
     const bool idle = now.state == EngineState::idle;
-    if (pressed(GLFW_KEY_R) && idle && !now.messages.empty()) engine->send(core::intent::Regenerate{});
+    if (pressed(GLFW_KEY_R) && idle && !now.messages.empty()) engine->send(api::intent::Regenerate{});
     if (pressed(GLFW_KEY_N) && (idle || now.state == EngineState::measuring))
-      engine->send(core::intent::NewConversation{});
+      engine->send(api::intent::NewConversation{});
     if (pressed(GLFW_KEY_O) && !dialog.is_open()) ask_for_file();
     if (pressed(GLFW_KEY_L)) set_dark(!dark);
     if (pressed(GLFW_KEY_EQUAL) || pressed(GLFW_KEY_KP_ADD)) set_zoom(layout.zoom + 10);
@@ -267,13 +267,13 @@ void Window::Impl::take_keys(const core::Snapshot& now) {
   const bool in_field = ImGui::GetInputTextState(ImGui::GetActiveID()) != nullptr; // Escape leaves it first
   if (pressed(GLFW_KEY_ESCAPE) && !in_field) {
     if (now.state == EngineState::writing || now.state == EngineState::reading || now.state == EngineState::measuring)
-      engine->send(core::intent::Stop{});
+      engine->send(api::intent::Stop{});
     help = false;
   }
 }
 
 void Window::Impl::ask_for_file() {
-  engine->send(core::intent::ListModels{});
+  engine->send(api::intent::ListModels{});
   load_settings.begin(*engine->snapshot());
   dialog.set_side([this](const std::string& path) { load_settings.draw(*engine->snapshot(), engine->send, path); });
   dialog.ask(FileDialog::For::open, "Open a model", "",
@@ -288,18 +288,18 @@ void Window::Impl::take_dropped(const std::vector<std::string>& paths) {
 }
 
 // Pictures join the unsent message, folders go to a panel, addresses become jobs, other files go to the engine.
-void Window::Impl::open_path(const std::string& path, std::optional<core::ModelOptions> options) {
+void Window::Impl::open_path(const std::string& path, std::optional<api::ModelOptions> options) {
   if (is_picture_name(path)) {
-    engine->send(core::intent::AddPicture{path});
+    engine->send(api::intent::AddPicture{path});
     return show_panel("chat");
   }
   if (FileDialog::is_address(path)) {
-    engine->send(core::intent::StartJob{core::PullRequest{path}});
+    engine->send(api::intent::StartJob{api::PullRequest{path}});
     return show_panel("jobs");
   }
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored))
-    return engine->send(core::intent::OpenModel{path, std::move(options)});
+    return engine->send(api::intent::OpenModel{path, std::move(options)});
   for (size_t i = 0; i < shown.size(); ++i)
     if (shown[i]->take_folder(path)) panel = i;
 }

@@ -1,7 +1,7 @@
 // The window. It is redrawn only when something changes.
 #pragma once
 
-#include "core/view/snapshot.h"
+#include "api/snapshot.h"
 #include "ui/frame_times.h"
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct WindowOptions {
 };
 
 struct EngineLink {
-  std::function<std::shared_ptr<const core::Snapshot>()> snapshot;
-  std::function<void(core::Intent)> send;
+  std::function<std::shared_ptr<const api::Snapshot>()> snapshot;
+  std::function<void(api::Intent)> send;
 };
 
 class Window {

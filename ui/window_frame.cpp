@@ -1,8 +1,8 @@
 // Panel list, status line, errors, help.
-#include "core/strings/units.h"
-#include "ui/markdown/text_layout.h"
+#include "core/units.h"
 #include "ui/widgets/icons.h"
 #include "ui/widgets/places.h"
+#include "ui/widgets/text_layout.h"
 #include "ui/widgets/widgets.h"
 #include "ui/window_impl.h"
 
@@ -13,7 +13,7 @@
 
 namespace ridge::ui {
 
-using core::EngineState;
+using api::EngineState;
 
 namespace {
 
@@ -38,7 +38,7 @@ constexpr Shortcut kShortcuts[] = {
 
 } // namespace
 
-void Window::Impl::draw_window(const core::Snapshot& now) {
+void Window::Impl::draw_window(const api::Snapshot& now) {
   const ImVec2 size = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos({0, 0});
   ImGui::SetNextWindowSize(size);
@@ -74,7 +74,7 @@ void Window::Impl::draw_window(const core::Snapshot& now) {
   ImGui::End();
 }
 
-void Window::Impl::draw_no_model(const core::Snapshot& now) {
+void Window::Impl::draw_no_model(const api::Snapshot& now) {
   const ImVec2 at = ImGui::GetWindowPos(), area = ImGui::GetWindowSize();
   const bool failed = now.state == EngineState::failed;
   text_at({at.x + area.x / 2, at.y + area.y / 2 - px(24)}, failed ? "No model is open" : "One moment…", theme().text,
@@ -85,7 +85,7 @@ void Window::Impl::draw_no_model(const core::Snapshot& now) {
     ImGui::SetCursorPos({area.x / 2 - px(156), area.y / 2 + px(40)});
     if (accent_button("Open a file…", {px(150), px(34)})) ask_for_file();
     ImGui::SameLine(0, px(12));
-    if (ImGui::Button("Open the guide", {px(150), px(34)})) engine->send(core::intent::OpenModel{""});
+    if (ImGui::Button("Open the guide", {px(150), px(34)})) engine->send(api::intent::OpenModel{""});
   }
 }
 
@@ -124,7 +124,7 @@ void Window::Impl::draw_rail(bool narrow) {
   ImGui::PopStyleVar();
 }
 
-void Window::Impl::draw_status(const core::Snapshot& now) const {
+void Window::Impl::draw_status(const api::Snapshot& now) const {
   const Theme& t = theme();
   const ImVec2 at = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
   const float y = at.y + (size.y - fonts().small->FontSize) / 2;
@@ -144,7 +144,7 @@ void Window::Impl::draw_status(const core::Snapshot& now) const {
 }
 
 // Notices since the model was opened that were not dismissed.
-void Window::Impl::draw_notices(const core::Snapshot& now) {
+void Window::Impl::draw_notices(const api::Snapshot& now) {
   const uint64_t unseen = std::min<uint64_t>(now.notice_number - dismissed_notice, now.notices.size());
   if (unseen == 0) return;
   std::string lines;
@@ -162,7 +162,7 @@ void Window::Impl::draw_notices(const core::Snapshot& now) {
   ImGui::PopStyleColor();
 }
 
-void Window::Impl::draw_error(const core::Snapshot& now) {
+void Window::Impl::draw_error(const api::Snapshot& now) {
   if (now.error_number == dismissed_error) return;
   const Theme& t = theme();
   const float width = ImGui::GetContentRegionAvail().x, inner = width - px(now.gpu_failed ? 258 : 120);
@@ -175,7 +175,7 @@ void Window::Impl::draw_error(const core::Snapshot& now) {
   if (now.gpu_failed) {
     ImGui::SetCursorPosX(width - px(226));
     if (quiet_button("continue on the CPU")) {
-      engine->send(core::intent::UseCpu{});
+      engine->send(api::intent::UseCpu{});
       dismissed_error = now.error_number;
     }
     ImGui::SameLine();

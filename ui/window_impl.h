@@ -4,7 +4,7 @@
 #include "ui/dialogs/file_dialog.h"
 #include "ui/dialogs/load_settings.h"
 #include "ui/dialogs/tool_question.h"
-#include "ui/layout.h"
+#include "ui/panels/layout.h"
 #include "ui/panels/panel.h"
 #include "ui/window.h"
 
@@ -43,17 +43,17 @@ struct Window::Impl {
   void draw_frame();
   void fit_on_screen();
   std::vector<int> hold_short_presses();
-  void draw_window(const core::Snapshot& now);
-  void draw_no_model(const core::Snapshot& now);
+  void draw_window(const api::Snapshot& now);
+  void draw_no_model(const api::Snapshot& now);
   void draw_rail(bool narrow);
-  void draw_status(const core::Snapshot& now) const;
-  void draw_error(const core::Snapshot& now);
-  void draw_notices(const core::Snapshot& now);
+  void draw_status(const api::Snapshot& now) const;
+  void draw_error(const api::Snapshot& now);
+  void draw_notices(const api::Snapshot& now);
   void draw_help();
-  void take_keys(const core::Snapshot& now);
+  void take_keys(const api::Snapshot& now);
   void ask_for_file();
   // options: empty: unchanged
-  void open_path(const std::string& path, std::optional<core::ModelOptions> options = std::nullopt);
+  void open_path(const std::string& path, std::optional<api::ModelOptions> options = std::nullopt);
   void take_dropped(const std::vector<std::string>& paths);
   void show_panel(std::string_view name);
   void save_screenshot() const;

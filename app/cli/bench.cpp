@@ -5,12 +5,9 @@
 #include "app/models/encoders.h"
 #include "app/models/model_names.h"
 #include "app/report/bench_report.h"
-#include "app/report/bench_share.h"
-#include "app/report/load_report.h"
-#include "app/report/picture_report.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
-#include "engine/fit/kept_ways.h"
+#include "engine/loading/kept_ways.h"
 #include "engine/options.h"
 #include "gguf/writer.h"
 #include "kernels/cuda/executor/executor.h"
@@ -30,7 +27,7 @@ namespace {
 const std::vector<int64_t> kCalibratedSteps = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
 
 struct BenchCommand {
-  core::BenchRequest request;
+  api::BenchRequest request;
   std::string save, output = "md";
   std::string regret; // batch sizes measured with every GEMM variant
   bool json = false, verbose = false, share = false, calibrates = false;
@@ -83,7 +80,7 @@ struct BenchCommand {
     if (!save.empty() || !request.verified.empty() || !request.speculation.empty())
       throw Error("bench: --image and --audio cannot be combined with --save, --verify or --spec", Error::kUsage);
     if (request.files.size() > 1) throw Error("bench: --image and --audio take a single -m", Error::kUsage);
-    core::BenchRequest own = request;
+    api::BenchRequest own = request;
     if (!request.files.empty()) own.mmproj = encoder_for_media(request.mmproj, request.files[0]);
     const std::vector<measure::PictureRow> pictures = measure::bench_pictures(own, load_on_terminal());
     output == "json" ? print_pictures_json(pictures) : print_pictures_markdown(pictures);
@@ -95,7 +92,7 @@ struct BenchCommand {
     const std::vector<int64_t> steps =
         calibrates ? kCalibratedSteps : measure::parse_counts(regret, "--regret", 1, 1 << 16);
     measure::for_each_model(request, "", load_on_terminal(), [&](engine::LoadedModel& model, const std::string& name) {
-      core::ModelOptions options;
+      api::ModelOptions options;
       options.batch = options.ubatch = options.context = std::ranges::max(steps);
       const core::ExecutorConfig config = engine::executor_config(options, model.program.trained_context);
       engine::start_executor(model, config, request.device, engine::placement_of(options), load_on_terminal());

@@ -14,8 +14,8 @@ namespace ridge::app {
 namespace {
 
 struct ChatCommand {
-  core::ModelOptions model;
-  core::GenerateRequest request;
+  api::ModelOptions model;
+  api::GenerateRequest request;
   McpOptions mcp;
   std::string tools, first;
   bool context_shift = false, no_markdown = false;

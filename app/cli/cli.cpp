@@ -1,17 +1,17 @@
 #include "app/cli/cli.h"
 
+#include "app/cli/choose_model.h"
 #include "app/config/merge.h"
 #include "app/help/command_tree.h"
 #include "app/help/help_page.h"
 #include "app/help/words.h"
-#include "app/models/choose_model.h"
 #include "app/models/model_names.h"
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/files/mapped_file.h"
-#include "engine/machine.h"
-#include "engine/ranks/ranks.h"
+#include "engine/loading/machine.h"
+#include "engine/loading/ranks.h"
 
 #include <fmt/format.h>
 
@@ -153,8 +153,8 @@ int run_words(const std::vector<std::string>& words, NextCommand& next) {
 
   app.parse_complete_callback([&app] { // runs before the command
     for (CLI::App* command : app.get_subcommands()) {
-      take_model_word(*command);
-      resolve_models(*command);
+      const bool may_be_text = take_model_word(*command);
+      resolve_models(*command, may_be_text);
     }
   });
 

@@ -4,7 +4,7 @@
 #include "app/terminal/terminal.h"
 #include "convert/import/import.h"
 #include "core/clock.h"
-#include "engine/machine.h"
+#include "engine/loading/machine.h"
 #include "models/model.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace ridge::app {
 namespace {
 
 struct ConvertCommand {
-  core::ConvertRequest request;
+  api::ConvertRequest request;
   bool json = false;
 
   void run() const {

@@ -2,8 +2,8 @@
 #include "app/cli/cli.h"
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"
-#include "engine/fit/kept_ways.h"
-#include "engine/machine.h"
+#include "engine/loading/kept_ways.h"
+#include "engine/loading/machine.h"
 #include "hub/http/curl.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cpu/executor/threads.h"
@@ -28,7 +28,6 @@
 #include <numeric>
 #include <optional>
 #include <sstream>
-#include <thread>
 
 namespace ridge::app {
 namespace {
@@ -159,16 +158,6 @@ Finding find_display() {
           "the terminal commands work without a display"};
 }
 
-std::string chosen_threads(const kernels::cpu::Processors& found) {
-  std::string text = fmt::format("{}: ", found.threads());
-  if (found.limit > 0 && found.threads() < found.cores)
-    text +=
-        fmt::format("a control group limits the CPU time to {:.3g} processors, of {} cores", found.limit, found.cores);
-  else
-    text += fmt::format("one per usable core, {} processor{} in total", found.usable, found.usable == 1 ? "" : "s");
-  return text + (found.hybrid ? "; work is split by the speed of each kind of core" : "") + " (change with -t N)";
-}
-
 // What a decode step pays: two sums of a row for each of an 8B's layers.
 std::string expected_of(const measure::LinkSpeed& speed) {
   constexpr int kSums = 64;
@@ -227,10 +216,9 @@ struct DoctorCommand {
     std::vector<Finding> findings = {
         {"ridge", true, "version " RIDGE_VERSION, ""},
         {"CPU", true,
-         fmt::format("{}, {} cores, {}", engine::cpu_name(), std::thread::hardware_concurrency(), vector_features()),
-         ""},
+         fmt::format("{}, {} cores, {}", engine::cpu_name(), kernels::cpu::processors().cores, vector_features()), ""},
         {"CPU kernels", true, std::string(kernels::cpu::instruction_set()), ""},
-        {"CPU threads", true, chosen_threads(kernels::cpu::processors()), ""},
+        {"CPU threads", true, kernels::cpu::processors().description() + " (change with -t N)", ""},
         {"memory", true,
          fmt::format("{:.1f} GB, {:.1f} GB available", engine::memory_bytes("MemTotal") / 1e9,
                      engine::memory_bytes("MemAvailable") / 1e9),

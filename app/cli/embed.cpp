@@ -21,7 +21,7 @@ namespace ridge::app {
 namespace {
 
 struct EmbedCommand {
-  core::ModelOptions model;
+  api::ModelOptions model;
   std::vector<std::string> texts;
   std::string file, ids, out, pooling, mmproj;
   std::vector<std::string> given;

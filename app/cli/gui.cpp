@@ -47,9 +47,9 @@ struct GuiCommand {
       setup.preset_file = folder + "/presets.json";
     ui::Window shown(window);
     WindowEngine engine(setup, [&] { shown.wake(); });
-    for (const std::string& image : images) engine.send(core::intent::AddPicture{image});
-    if (!prompt.empty()) engine.send(core::intent::Send{prompt});
-    shown.run({[&] { return engine.snapshot(); }, [&](core::Intent intent) { engine.send(std::move(intent)); }});
+    for (const std::string& image : images) engine.send(api::intent::AddPicture{image});
+    if (!prompt.empty()) engine.send(api::intent::Send{prompt});
+    shown.run({[&] { return engine.snapshot(); }, [&](api::Intent intent) { engine.send(std::move(intent)); }});
     if (frame_times) fmt::print("{}", shown.frame_times().report());
   }
 };
@@ -63,8 +63,6 @@ void add_gui_command(CLI::App& app) {
   add_model_options(*command, options->setup.model, true);
   add_speculation_options(*command, options->setup.model);
   add_prefix_cache_option(*command, options->setup.prefixes);
-  command->add_option("file", options->setup.model.model, "GGUF file or name (default: the built-in guide)")
-      ->type_name(kModelType);
   command->add_option("--system-prompt", options->setup.request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_option("-p,--prompt", options->prompt, "a first message, sent immediately")->type_name("TEXT");
   add_media_options(*command, options->images, options->setup.model.mmproj, false);

@@ -9,9 +9,9 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "core/stages/split.h"
-#include "engine/loaded_model.h"
-#include "engine/machine.h"
-#include "engine/ranks/ranks.h"
+#include "engine/loading/loaded_model.h"
+#include "engine/loading/machine.h"
+#include "engine/loading/ranks.h"
 #include "kernels/cuda/executor/executor.h"
 
 #include <fmt/format.h>

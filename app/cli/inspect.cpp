@@ -12,9 +12,9 @@
 #include "core/files/read_file.h"
 #include "core/strings/natural_order.h"
 #include "core/strings/printable.h"
-#include "core/strings/units.h"
 #include "core/strings/utf8.h"
-#include "engine/machine.h"
+#include "core/units.h"
+#include "engine/loading/machine.h"
 #include "engine/pictures/picture_reader.h"
 #include "engine/sampling_defaults.h"
 #include "gguf/gguf.h"
@@ -195,7 +195,7 @@ struct InspectCommand {
         facts.push_back(fmt::format("chat template: {}", error.what()));
       }
     }
-    core::SamplingOptions sampling;
+    api::SamplingOptions sampling;
     const auto note = [&](const std::string& line) { facts.push_back(line); };
     if (const auto recommended = engine::take_model_defaults(sampling, file, note); !recommended.empty())
       facts.push_back(fmt::format("recommended sampling: {}", fmt::join(recommended, ", ")));

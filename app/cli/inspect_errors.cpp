@@ -10,8 +10,8 @@
 #include "core/strings/closest.h"
 #include "core/strings/natural_order.h"
 #include "core/strings/printable.h"
-#include "core/strings/units.h"
-#include "engine/machine.h"
+#include "core/units.h"
+#include "engine/loading/machine.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "engine/adapters/adapters.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "engine/options.h"
 #include "engine/pictures/open_pictures.h"
 #include "engine/pictures/picture_prompt.h"
@@ -27,7 +27,7 @@ namespace {
 constexpr int64_t kTokensAtOnce = 64; // 64 × 128 k × 4 bytes = 33 MB
 
 struct LogitsCommand {
-  core::ModelOptions model;
+  api::ModelOptions model;
   std::string ids, prompt, mmproj, out;
   std::vector<std::string> given;
   bool exact = false, mtp = false;
@@ -51,7 +51,7 @@ struct LogitsCommand {
       return engine::with_adapters(engine::open_model(engine::open_file(model.model, load_on_terminal()),
                                                       models::Ending::logits, nullptr, engine::AllowWholeTexts::yes),
                                    model.adapters);
-    core::ModelOptions drafting = model;
+    api::ModelOptions drafting = model;
     drafting.speculation = model.draft_model.empty() ? "mtp" : "draft";
     engine::LoadedModel loaded = engine::open_generating(drafting, load_on_terminal());
     if (loaded.heads.empty()) throw_error("--draft-model {}: not a draft head", model.draft_model);

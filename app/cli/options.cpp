@@ -23,7 +23,7 @@ constexpr int kManyWords = 10000;
 
 } // namespace
 
-void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide, bool bare) {
+void add_model_options(CLI::App& command, api::ModelOptions& o, bool guide, bool bare) {
   command
       .add_option(bare ? "-m,--model,model" : "-m,--model", o.model,
                   fmt::format("GGUF file (any part of a split model) or a name from `ridge models`{}",
@@ -75,7 +75,7 @@ void add_model_options(CLI::App& command, core::ModelOptions& o, bool guide, boo
       ->type_name("TYPE");
 }
 
-void add_adapter_options(CLI::App& command, std::vector<core::AdapterOption>& adapters, const char* help) {
+void add_adapter_options(CLI::App& command, std::vector<api::AdapterOption>& adapters, const char* help) {
   command
       .add_option_function<std::vector<std::string>>(
           "--lora",
@@ -125,7 +125,7 @@ void add_gpu_room_options(CLI::App& command, const RoomOptions& o) {
       ->type_name("N");
 }
 
-void add_speculation_options(CLI::App& command, core::ModelOptions& o) {
+void add_speculation_options(CLI::App& command, api::ModelOptions& o) {
   const OptionGroup group(command, kAdvancedGroup);
   command
       .add_option("--spec", o.speculation,
@@ -178,9 +178,11 @@ void add_mcp_options(CLI::App& command, McpOptions& options) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->expected(1)
       ->type_name("NAME=COMMAND");
+  command.add_flag("--mcp-plain-http", options.plain_http,
+                   "let tokens and other headers of MCP servers go unencrypted, over http://, to other machines");
 }
 
-void add_prefix_cache_option(CLI::App& command, core::PrefixOptions& options) {
+void add_prefix_cache_option(CLI::App& command, api::PrefixOptions& options) {
   const OptionGroup group(command, kMemoryGroup);
   command
       .add_option("--prefix-cache", options.size,
@@ -191,7 +193,7 @@ void add_prefix_cache_option(CLI::App& command, core::PrefixOptions& options) {
 
 namespace {
 
-void add_rarer_samplers(CLI::App& command, core::SamplingOptions& o) {
+void add_rarer_samplers(CLI::App& command, api::SamplingOptions& o) {
   const auto option = [&](const char* names, auto& variable, const char* setting, const char* help, const char* type) {
     command.add_option(names, variable, help)
         ->capture_default_str()
@@ -268,7 +270,7 @@ void add_rarer_samplers(CLI::App& command, core::SamplingOptions& o) {
 
 } // namespace
 
-void add_sampling_options(CLI::App& command, core::SamplingOptions& o) {
+void add_sampling_options(CLI::App& command, api::SamplingOptions& o) {
   const auto option = [&](const char* name, auto& variable, const char* help, const char* type) {
     command.add_option(name, variable, help)
         ->capture_default_str()
@@ -323,7 +325,7 @@ void add_sampling_options(CLI::App& command, core::SamplingOptions& o) {
       ->excludes(file);
 }
 
-void add_template_options(CLI::App& command, core::TemplateOptions& o) {
+void add_template_options(CLI::App& command, api::TemplateOptions& o) {
   const OptionGroup group(command, kAdvancedGroup);
   auto* by_name = command
                       .add_option("--chat-template", o.name,

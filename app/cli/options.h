@@ -1,8 +1,8 @@
 // Option groups shared by commands.
 #pragma once
 
+#include "api/requests.h"
 #include "app/mcp/server_list.h"
-#include "core/requests.h"
 
 #include <CLI/CLI.hpp>
 
@@ -13,23 +13,22 @@ namespace ridge::app {
 
 // `guide`: -m is optional; engine::open_model then takes the guide. `bare`: the model may be given without -m; not
 // together with TextOptions::add_words.
-void add_model_options(CLI::App& command, core::ModelOptions& options, bool guide = false, bool bare = true);
+void add_model_options(CLI::App& command, api::ModelOptions& options, bool guide = false, bool bare = true);
 inline constexpr const char* kAdapterHelp =
     "GGUF file of a LoRA adapter, with an optional scale as in file.gguf:0.5 (default: 1; repeatable)";
-void add_adapter_options(CLI::App& command, std::vector<core::AdapterOption>& adapters,
-                         const char* help = kAdapterHelp);
+void add_adapter_options(CLI::App& command, std::vector<api::AdapterOption>& adapters, const char* help = kAdapterHelp);
 struct RoomOptions {
   bool& experts_on_host;
   std::string &gpu_memory, &host_memory;
-  core::GpuOptions& ranks;
+  api::GpuOptions& ranks;
 };
 void add_gpu_room_options(CLI::App& command, const RoomOptions& options);
-void add_speculation_options(CLI::App& command, core::ModelOptions& options);
+void add_speculation_options(CLI::App& command, api::ModelOptions& options);
 void add_media_options(CLI::App& command, std::vector<std::string>& files, std::string& mmproj, bool sounds = true);
 void add_mcp_options(CLI::App& command, McpOptions& options);
-void add_prefix_cache_option(CLI::App& command, core::PrefixOptions& options);
-void add_sampling_options(CLI::App& command, core::SamplingOptions& options); // also sets the command's footer
-void add_template_options(CLI::App& command, core::TemplateOptions& options);
+void add_prefix_cache_option(CLI::App& command, api::PrefixOptions& options);
+void add_sampling_options(CLI::App& command, api::SamplingOptions& options); // also sets the command's footer
+void add_template_options(CLI::App& command, api::TemplateOptions& options);
 
 // The text from -p, -f ("-": standard input) or positional words.
 struct TextOptions {

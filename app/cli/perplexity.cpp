@@ -10,8 +10,8 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "engine/adapters/adapters.h"
-#include "engine/loaded_model.h"
-#include "engine/machine.h"
+#include "engine/loading/loaded_model.h"
+#include "engine/loading/machine.h"
 #include "engine/options.h"
 #include "measure/logits_base.h"
 
@@ -33,7 +33,7 @@ constexpr int64_t kOutputsAtOnce = 128; // 128 × 128 k × 4 bytes = 66 MB
 
 class Reader {
  public:
-  Reader(const std::string& path, const core::ModelOptions& options, int64_t context, bool exact)
+  Reader(const std::string& path, const api::ModelOptions& options, int64_t context, bool exact)
       : model(engine::with_adapters(engine::open_model(path, load_on_terminal()), options.adapters)) {
     core::ExecutorConfig config = engine::executor_config(options, model.program.trained_context);
     config.context = context;
@@ -62,7 +62,7 @@ class Reader {
 };
 
 struct PerplexityCommand {
-  core::ModelOptions model;
+  api::ModelOptions model;
   std::string file, ids, against, base;
   std::string text; // standard input can be read once
   int64_t context = 512, chunks = -1;

@@ -12,8 +12,8 @@
 #include "core/error.h"
 #include "core/files/atomic_file.h"
 #include "core/strings/printable.h"
-#include "core/strings/units.h"
-#include "engine/machine.h"
+#include "core/units.h"
+#include "engine/loading/machine.h"
 #include "kernels/cuda/executor/executor.h"
 #include "models/model.h"
 
@@ -51,7 +51,7 @@ convert::QuantizeSteps steps_on(Progress& progress) {
 
 struct QuantizeCommand {
   std::string first, second, third;
-  core::QuantizeRequest request;
+  api::QuantizeRequest request;
   std::string svg;
   bool dry_run = false, json = false, verbose = false;
 
@@ -318,7 +318,7 @@ struct QuantizeCommand {
 
 void add_quantize_command(CLI::App& app) {
   auto options = std::make_shared<QuantizeCommand>();
-  core::QuantizeRequest& request = options->request;
+  api::QuantizeRequest& request = options->request;
   CLI::App* command = app.add_subcommand("quantize", "quantize a model to other types (Q4_K_M, IQ3_S, Q8_0, COPY, …)");
   std::vector<std::string_view> names;
   for (const models::Recipe& recipe : models::recipes()) names.push_back(recipe.name);

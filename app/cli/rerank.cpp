@@ -18,7 +18,7 @@ namespace ridge::app {
 namespace {
 
 struct RerankCommand {
-  core::ModelOptions model;
+  api::ModelOptions model;
   std::string query, file;
   std::vector<std::string> documents;
   size_t most = SIZE_MAX;

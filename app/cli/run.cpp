@@ -7,8 +7,8 @@
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
-#include "engine/conversation.h"
-#include "engine/machine.h"
+#include "engine/chat/conversation.h"
+#include "engine/loading/machine.h"
 #include "engine/options.h"
 #include "engine/sampling_defaults.h"
 #include "engine/speculation/speculation.h"
@@ -24,8 +24,8 @@ namespace ridge::app {
 namespace {
 
 struct RunCommand {
-  core::ModelOptions model;
-  core::GenerateRequest request;
+  api::ModelOptions model;
+  api::GenerateRequest request;
   TextOptions prompt;
   bool json = false, profile = false, verbose = false, no_markdown = false;
 

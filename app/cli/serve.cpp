@@ -12,10 +12,10 @@
 #include "core/files/descriptors.h"
 #include "core/files/read_file.h"
 #include "core/strings/printable.h"
-#include "core/strings/units.h"
+#include "core/units.h"
+#include "engine/loading/ranks.h"
 #include "engine/options.h"
 #include "engine/pictures/picture_reader.h"
-#include "engine/ranks/ranks.h"
 #include "engine/speculation/speculation.h"
 #include "hub/http/curl.h"
 #include "hub/http/fetch.h"
@@ -373,7 +373,7 @@ void ServeCommand::take_own_setup(server::ModelFile& file) const {
     throw Error(fmt::format("{}: {}{}", file.name, error.what(), origin_of(error.what(), holding, line->file)),
                 Error::kUsage);
   }
-  core::ModelOptions& model = own.setup.model;
+  api::ModelOptions& model = own.setup.model;
   if (!model.mmproj.empty()) file.mmproj = model.mmproj == kNoEncoder ? "" : model.mmproj;
   model.mmproj.clear();
   own.setup.fetch_picture = setup.fetch_picture;

@@ -8,8 +8,8 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "core/json/parse.h"
-#include "engine/loaded_model.h"
-#include "engine/machine.h"
+#include "engine/loading/loaded_model.h"
+#include "engine/loading/machine.h"
 #include "engine/options.h"
 
 #include <cstdio>

@@ -6,8 +6,8 @@
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
 #include "core/error.h"
-#include "engine/loaded_model.h"
-#include "engine/machine.h"
+#include "engine/loading/loaded_model.h"
+#include "engine/loading/machine.h"
 #include "models/guide.h"
 
 #include <fmt/format.h>

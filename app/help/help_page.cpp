@@ -1,8 +1,8 @@
 #include "app/help/help_page.h"
 
 #include "app/help/command_tree.h"
+#include "app/terminal/markdown/word_wrap.h"
 #include "app/terminal/terminal.h"
-#include "app/terminal/word_wrap.h"
 #include "core/strings/utf8.h"
 
 #include <fmt/format.h>

@@ -98,6 +98,27 @@ void read_address(McpServer& server, const Json& json, const std::string& place)
   add_token(server);
 }
 
+// localhost, 127.… and [::1]; anything unusual counts as another machine.
+bool is_this_machine(std::string_view host) {
+  const size_t port = host.find_last_not_of("0123456789");
+  if (port != std::string_view::npos && host[port] == ':') host = host.substr(0, port);
+  return host == "localhost" || host == "[::1]" ||
+         (host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string_view::npos);
+}
+
+// Headers and names before a host count as secrets.
+void check_encrypted(const McpServer& server) {
+  constexpr std::string_view kPlain = "http://";
+  if (!server.url.starts_with(kPlain)) return;
+  const std::string_view rest = std::string_view(server.url).substr(kPlain.size());
+  const std::string_view place = rest.substr(0, rest.find_first_of("/?#"));
+  const size_t name = place.rfind('@');
+  if (is_this_machine(place) || (server.headers.empty() && name == std::string_view::npos)) return;
+  throw_error("MCP server {}: its token or other headers would go unencrypted to {}; use https://, or allow it with "
+              "--mcp-plain-http",
+              server.name, core::printable(place.substr(name == std::string_view::npos ? 0 : name + 1), 200));
+}
+
 std::optional<McpServer> read_server(const std::string& name, const Json& json, const std::string& label) {
   const std::string place = fmt::format("{}: mcpServers: {}", label, core::printable(name, kMaxName));
   if (!is_server_name(name))
@@ -179,6 +200,7 @@ std::vector<McpServer> mcp_servers(const McpOptions& options) {
   for (const std::string& text : options.servers) servers.push_back(parse_mcp_server(text));
   if (servers.size() > kMaxServers)
     throw_error("{} MCP servers are configured, but at most {} can run", servers.size(), kMaxServers);
+  if (!options.plain_http) std::ranges::for_each(servers, check_encrypted);
   for (size_t i = 0; i < servers.size(); ++i)
     if (std::ranges::count(servers, servers[i].name, &McpServer::name) > 1)
       throw_error("two MCP servers have the name {}", servers[i].name);

@@ -11,6 +11,7 @@ namespace ridge::app {
 struct McpOptions {
   std::vector<std::string> files; // with "mcpServers"
   std::vector<std::string> servers;
+  bool plain_http = false; // headers, such as tokens, may go unencrypted to other machines
   bool empty() const { return files.empty() && servers.empty(); }
 };
 

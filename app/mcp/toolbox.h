@@ -2,7 +2,7 @@
 #pragma once
 
 #include "app/mcp/mcp_client.h"
-#include "engine/conversation.h"
+#include "engine/chat/conversation.h"
 
 #include <memory>
 #include <optional>

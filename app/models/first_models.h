@@ -1,7 +1,7 @@
 // Recommended models, and an estimated fit before download.
 #pragma once
 
-#include "engine/fit/fit.h"
+#include "engine/loading/fit.h"
 
 #include <cstdint>
 #include <span>

@@ -18,17 +18,18 @@ inline constexpr const char* kLocalModelType = "LOCAL"; // resolved by the comma
 inline constexpr const char* kModelAndTextType = "[MODEL] TEXT";
 
 // Makes the first positional word the model if none is named. A single word is the text if it has spaces or the command
-// mostly takes texts, unless text comes from elsewhere.
-void take_model_word(CLI::App& command);
+// mostly takes texts, unless text comes from elsewhere. Returns true if the word is alone: it may be meant as a text.
+bool take_model_word(CLI::App& command);
 
 // Throws Error as resolve_models().
-std::string model_path(const std::string& given);
+std::string model_path(const std::string& given, bool or_text = false);
 
 // "SmolLM2 135M Instruct Q8_0", from metadata, or models::model_label().
 std::string model_title(const gguf::File& file);
 
-// Replaces names by paths; pulls hf:… and URLs. Throws Error for unknown or ambiguous names and failed pulls.
-void resolve_models(CLI::App& command);
+// Replaces names by paths; pulls hf:… and URLs. Throws Error for unknown or ambiguous names and failed pulls. The error
+// for an unknown name says how to give a text if `or_text`.
+void resolve_models(CLI::App& command, bool or_text = false);
 
 std::vector<std::string> model_names();
 

@@ -8,14 +8,14 @@
 
 namespace ridge::app {
 
-core::ModelRow row_of(const hub::LocalModel& model) {
-  core::ModelRow row{model.name, fmt::format("{}: {}", hub::name_of(model.source), model.origin), model.path,
-                     model.bytes};
+api::ModelRow row_of(const hub::LocalModel& model) {
+  api::ModelRow row{model.name, fmt::format("{}: {}", hub::name_of(model.source), model.origin), model.path,
+                    model.bytes};
   if (!model.whole) row.problem = "parts of it are missing";
   return row;
 }
 
-std::optional<engine::Fit> add_file_facts(core::ModelRow& row, const core::ModelOptions& options,
+std::optional<engine::Fit> add_file_facts(api::ModelRow& row, const api::ModelOptions& options,
                                           const engine::Room& room) {
   if (!row.problem.empty()) return std::nullopt;
   try {
@@ -23,7 +23,7 @@ std::optional<engine::Fit> add_file_facts(core::ModelRow& row, const core::Model
     row.architecture = core::printable(file.get_string("general.architecture", "?"));
     row.type = models::file_type_label(file);
     row.parameters = models::parameter_count(file);
-    core::ModelOptions without_other = options;
+    api::ModelOptions without_other = options;
     without_other.draft_model.clear();
     std::vector<engine::LoadedHead> heads = engine::heads_to_use(file, without_other);
     const core::Program program =

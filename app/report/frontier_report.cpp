@@ -2,8 +2,8 @@
 
 #include "app/report/table.h"
 #include "core/strings/printable.h"
-#include "core/strings/units.h"
-#include "engine/machine.h"
+#include "core/units.h"
+#include "engine/loading/machine.h"
 #include "measure/drawing/svg.h"
 
 #include <fmt/format.h>

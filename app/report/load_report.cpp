@@ -1,4 +1,4 @@
-#include "app/report/load_report.h"
+#include "app/report/bench_report.h"
 
 #include "app/report/report.h"
 #include "app/terminal/terminal.h"

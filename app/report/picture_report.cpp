@@ -1,4 +1,4 @@
-#include "app/report/picture_report.h"
+#include "app/report/bench_report.h"
 
 #include "app/report/report.h"
 

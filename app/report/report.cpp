@@ -1,7 +1,7 @@
 #include "app/report/report.h"
 
 #include "app/terminal/streams.h"
-#include "engine/machine.h"
+#include "engine/loading/machine.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

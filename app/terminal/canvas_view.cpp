@@ -1,49 +1,30 @@
 #include "app/terminal/canvas_view.h"
 
+#include "app/terminal/markdown/word_wrap.h"
 #include "app/terminal/streams.h"
 #include "app/terminal/terminal.h"
-#include "app/terminal/word_wrap.h"
 #include "core/strings/utf8.h"
 #include "engine/diffusion/canvas.h"
+#include "engine/diffusion/canvas_text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 namespace ridge::app {
-namespace {
 
-constexpr const char* kUndecided = "\u2591";
-
-} // namespace
-
-std::string canvas_text(const text::Tokenizer& tokenizer, int32_t mask, std::span<const int32_t> answer, int columns,
-                        int lines) {
-  std::string text;
-  auto end = answer.end();
-  while (end != answer.begin() && end[-1] == mask) --end;
-  for (auto at = answer.begin(); at < end;) {
-    const auto decided = std::find_if(at, end, [&](int32_t token) { return token != mask; });
-    for (; at < decided; ++at) text += kUndecided;
-    const auto undecided = std::find(decided, end, mask);
-    text += tokenizer.decode(std::span(decided, undecided));
-    at = undecided;
-  }
-  if (end != answer.end()) text += kUndecided;
+std::string fitting_rows(std::string_view text, int columns, int lines) {
   std::vector<std::string> rows(1);
   int column = 0;
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view character = rest.substr(0, core::utf8_step(rest));
     rest.remove_prefix(character.size());
-    if (!core::is_utf8(character)) continue;
-    const char32_t code = core::utf8_code_point(character);
-    const bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
-    const int width = control ? 0 : display_width(code);
-    if (code == '\n' || column + width > columns) {
+    const int width = character == "\n" ? 0 : display_width(core::utf8_code_point(character));
+    if (character == "\n" || column + width > columns) {
       rows.emplace_back();
       column = 0;
     }
-    if (control) continue;
+    if (character == "\n") continue;
     rows.back() += character;
     column += width;
   }
@@ -68,8 +49,8 @@ CanvasView::~CanvasView() {
 }
 
 void CanvasView::draw(std::span<const int32_t> answer) {
-  const std::string text =
-      canvas_text(model_.need_tokenizer(), mask_, answer, terminal_columns(), std::max(1, terminal_rows() - 1));
+  const std::string text = fitting_rows(engine::canvas_text(model_.need_tokenizer(), mask_, answer), terminal_columns(),
+                                        std::max(1, terminal_rows() - 1));
   clear();
   write_stdout(dim(text) + "\n");
   drawn_lines_ = std::ranges::count(text, '\n') + 1;

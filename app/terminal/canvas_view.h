@@ -1,18 +1,17 @@
 // Shows a diffusion model's answer while it forms, redrawn after each step.
 #pragma once
 
-#include "engine/answer.h"
+#include "engine/chat/answer.h"
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace ridge::app {
 
-// The answer without control characters, with a block for each undecided token: at most `lines` lines, the last ones
-// with decided tokens.
-std::string canvas_text(const text::Tokenizer& tokenizer, int32_t mask, std::span<const int32_t> answer, int columns,
-                        int lines);
+// The last `lines` lines of this many columns.
+std::string fitting_rows(std::string_view text, int columns, int lines);
 
 class CanvasView {
  public:

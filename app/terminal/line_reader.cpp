@@ -1,7 +1,7 @@
 #include "app/terminal/line_reader.h"
 
+#include "app/terminal/markdown/word_wrap.h"
 #include "app/terminal/terminal.h"
-#include "app/terminal/word_wrap.h"
 #include "core/files/private_folder.h"
 #include "core/files/xdg.h"
 #include "core/strings/utf8.h"
@@ -99,9 +99,11 @@ class LineReader::Editor {
     struct sigaction action = {};
     action.sa_handler = [](int) { window_changed = 1; };
     ::sigaction(SIGWINCH, &action, nullptr);
+    hidden_keys_.emplace(); // after el_init, which restores at the end the settings that it finds
   }
 
   ~Editor() {
+    hidden_keys_.reset();
     history_end(history_);
     el_end(edit_);
   }
@@ -112,6 +114,7 @@ class LineReader::Editor {
     newline_ = false;
     drawn_width_ = 0;
     pastes_.clear();
+    hidden_keys_.reset();
     el_set(edit_, EL_PREP_TERM,
            1); // raw mode before the prompt: early keys must bypass the line discipline
     bracketed_paste(true);
@@ -119,6 +122,7 @@ class LineReader::Editor {
     errno = 0;
     const char* text = el_gets(edit_, &count);
     bracketed_paste(false);
+    hidden_keys_.emplace();
     if (!text || count <= 0) {
       std::fputs("\n", stdout);
       return interrupt_.raised() ? Event::interrupted : Event::end_of_input;
@@ -278,6 +282,7 @@ class LineReader::Editor {
   int drawn_width_ = 0,
       drawn_columns_ = 0; // widths at the last full draw; 0: none
   std::vector<std::string> pastes_;
+  std::optional<HiddenKeys> hidden_keys_; // between two reads, where an answer is printed
 };
 
 LineReader::LineReader(InterruptFlag& interrupt, Completer completer) : interrupt_(interrupt) {

@@ -12,7 +12,7 @@
 
 namespace ridge::app {
 
-void take_pictures(core::ModelOptions& model, const std::vector<std::string>& images) {
+void take_pictures(api::ModelOptions& model, const std::vector<std::string>& images) {
   const bool named = !model.mmproj.empty() && model.mmproj != kNoEncoder;
   if (images.empty() && !named) {
     model.mmproj.clear();

@@ -3,8 +3,8 @@
 #include "app/jobs.h"
 #include "app/terminal/streams.h"
 #include "core/strings/base64.h"
-#include "core/strings/units.h"
 #include "core/strings/utf8.h"
+#include "core/units.h"
 
 #include <fmt/format.h>
 
@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <span>
+#include <termios.h>
 #include <unistd.h>
 
 namespace ridge::app {
@@ -23,8 +24,16 @@ namespace {
 
 std::atomic<bool> interrupted{false};
 
+std::atomic<bool> keys_hidden{false};
+termios shown_keys = {}; // the terminal's settings before HiddenKeys
+
+void show_keys() { // also called by a signal handler
+  if (keys_hidden.exchange(false)) ::tcsetattr(STDIN_FILENO, TCSANOW, &shown_keys);
+}
+
 void on_interrupt(int) {
   if (interrupted.exchange(true)) {
+    show_keys();
     std::signal(SIGINT, SIG_DFL);
     std::raise(SIGINT);
   }
@@ -175,6 +184,15 @@ engine::LoadSteps load_on_terminal() {
             note(line);
           }};
 }
+
+HiddenKeys::HiddenKeys() {
+  if (::tcgetattr(STDIN_FILENO, &shown_keys) != 0) return;
+  termios hidden = shown_keys;
+  hidden.c_lflag &= ~static_cast<tcflag_t>(ECHO);
+  keys_hidden = ::tcsetattr(STDIN_FILENO, TCSANOW, &hidden) == 0;
+}
+
+HiddenKeys::~HiddenKeys() { show_keys(); }
 
 InterruptFlag::InterruptFlag() {
   interrupted = false;

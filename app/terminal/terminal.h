@@ -2,8 +2,8 @@
 #pragma once
 
 #include "app/terminal/markdown/markdown_stream.h"
-#include "app/terminal/word_wrap.h"
-#include "engine/loaded_model.h"
+#include "app/terminal/markdown/word_wrap.h"
+#include "engine/loading/loaded_model.h"
 
 #include <atomic>
 #include <chrono>
@@ -76,6 +76,16 @@ class Progress {
 };
 
 engine::LoadSteps load_on_terminal();
+
+// The terminal does not show keys that are typed while this exists; the next prompt reads and shows them. Nothing where
+// stdin is no terminal. Only one at a time.
+class HiddenKeys {
+ public:
+  HiddenKeys();
+  ~HiddenKeys();
+  HiddenKeys(const HiddenKeys&) = delete;
+  HiddenKeys& operator=(const HiddenKeys&) = delete;
+};
 
 // Ctrl-C raises the flag, or ends the program if the flag is up. Only one at a time.
 class InterruptFlag {

@@ -2,6 +2,8 @@
 #include "app/window/loaded.h"
 #include "app/window/model_facts.h"
 #include "core/error.h"
+#include "engine/diffusion/canvas.h"
+#include "engine/diffusion/canvas_text.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +12,7 @@
 
 namespace ridge::app {
 
-using core::EngineState;
+using api::EngineState;
 
 namespace {
 
@@ -18,7 +20,7 @@ constexpr double kSampleSeconds = 0.05; // seconds of generation between two poi
 constexpr size_t kHistory = 600;        // points
 constexpr double kCheapProfile = 0.1;   // longest step, in seconds, that is profiled after an answer
 
-core::AnswerFacts facts_of(const engine::Session& session, const std::string& model) {
+api::AnswerFacts facts_of(const engine::Session& session, const std::string& model) {
   const engine::Usage &prompt = session.prompt_usage(), &generation = session.generation_usage();
   return {model, prompt.tokens, generation.tokens, prompt.seconds, generation.seconds, generation.bytes_per_second()};
 }
@@ -39,7 +41,8 @@ class WindowEngine::SpeedMeter {
   // Returns true if there is a new sample.
   bool update(const engine::Usage& usage) {
     if (usage.seconds - last_.seconds < kSampleSeconds) return false;
-    recent_ = {usage.tokens - last_.tokens, usage.seconds - last_.seconds, usage.bytes - last_.bytes};
+    recent_ = {std::max<int64_t>(0, usage.tokens - last_.tokens), usage.seconds - last_.seconds,
+               usage.bytes - last_.bytes};
     last_ = usage;
     return true;
   }
@@ -54,9 +57,9 @@ WindowEngine::Messages WindowEngine::messages() const {
   return {state_.messages, tree_, state_.pictures};
 }
 
-void WindowEngine::need_encoder(std::span<const core::ChatMessage> kept, const core::MessagePictures& sent) {
+void WindowEngine::need_encoder(std::span<const api::ChatMessage> kept, const api::MessagePictures& sent) {
   bool pictures = !sent.empty();
-  for (const core::ChatMessage& message : kept) pictures |= !message.pictures.empty();
+  for (const api::ChatMessage& message : kept) pictures |= !message.pictures.empty();
   if (pictures) open_encoder();
 }
 
@@ -67,10 +70,10 @@ void WindowEngine::send_message(const std::string& text) {
 }
 
 void WindowEngine::append_and_answer(const std::string& text, const Messages& before) {
-  const core::ChatMessage message = {true, text, "", "", nullptr, before.unsent};
+  const api::ChatMessage message = {true, text, "", "", nullptr, before.unsent};
   begin_conversation(message);
   tree_.add(message, {{"role", "user"}, {"content", text}});
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     s.messages = tree_.shown();
     std::erase_if(s.pictures, [&](const auto& picture) { return std::ranges::count(before.unsent, picture) > 0; });
   });
@@ -79,7 +82,7 @@ void WindowEngine::append_and_answer(const std::string& text, const Messages& be
   answer(before);
 }
 
-void WindowEngine::regenerate(const core::intent::Regenerate& wanted) {
+void WindowEngine::regenerate(const api::intent::Regenerate& wanted) {
   const size_t length = tree_.size();
   const size_t last = length > 0 && !tree_.at(length - 1).shown.user ? length - 1 : length;
   size_t number = std::min(wanted.message.value_or(last), length);
@@ -103,13 +106,13 @@ void WindowEngine::edit(size_t message, const std::string& text) {
 }
 
 // Runs on the worker, which drives the session.
-std::shared_ptr<const core::Sequences> WindowEngine::sequences_of(const Loaded& loaded) {
-  return std::make_shared<core::Sequences>(with_texts(loaded.model, loaded.session.scheduler().sequences()));
+std::shared_ptr<const api::Sequences> WindowEngine::sequences_of(const Loaded& loaded) {
+  return std::make_shared<api::Sequences>(with_texts(loaded.model, loaded.session.scheduler().sequences()));
 }
 
-void WindowEngine::show_speed(core::Snapshot& s, SpeedMeter& meter) const {
+void WindowEngine::show_speed(api::Snapshot& s, SpeedMeter& meter, const engine::Usage& generation) const {
   const Loaded& m = *loaded_;
-  const engine::Usage &prompt = m.session.prompt_usage(), &generation = m.session.generation_usage();
+  const engine::Usage& prompt = m.session.prompt_usage();
   s.speed.prompt_tokens = prompt.tokens;
   s.speed.prompt_tokens_per_s = prompt.tokens_per_second();
   s.speed.answer_tokens = generation.tokens;
@@ -124,38 +127,58 @@ void WindowEngine::show_speed(core::Snapshot& s, SpeedMeter& meter) const {
   s.sequences = sequences_of(m);
 }
 
+engine::TextSink WindowEngine::shown_while_written(SpeedMeter& meter) {
+  return [this, &meter](std::string_view text, bool reasoning) {
+    change(
+        [&](api::Snapshot& s) {
+          s.state = EngineState::writing;
+          s.activity = "writing";
+          (reasoning ? s.messages.back().reasoning : s.messages.back().text) += text;
+          // Places of an answer that forms count when they are decided.
+          if (s.messages.back().forming.empty()) show_speed(s, meter, loaded_->session.generation_usage());
+        },
+        Publish::soon);
+  };
+}
+
+std::function<void(std::span<const int32_t>)> WindowEngine::shown_while_forming(SpeedMeter& meter) {
+  const int32_t mask = engine::diffusion_of(loaded_->model.file, {}).mask;
+  return [this, &meter, mask](std::span<const int32_t> places) {
+    const bool begins = state_.messages.back().forming.empty();
+    change(
+        [&](api::Snapshot& s) {
+          s.state = EngineState::writing;
+          s.activity = "writing";
+          s.messages.back().forming = engine::canvas_text(loaded_->model.need_tokenizer(), mask, places);
+          engine::Usage usage = loaded_->session.generation_usage();
+          usage.tokens = std::ssize(places) - std::ranges::count(places, mask);
+          show_speed(s, meter, usage);
+        },
+        begins ? Publish::now : Publish::soon);
+  };
+}
+
 std::vector<text::ToolCall> WindowEngine::write_answer() {
   Loaded& m = *loaded_;
   SpeedMeter meter;
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     s.messages.push_back({});
     s.state = EngineState::reading;
     s.activity = "reading the prompt";
   });
   const EncodedPictures held = put_pictures();
-  setup_.request.keep_choices = state_.keep_choices;
-  engine::Answerer answerer(m.model, m.session, setup_.request);
-  engine::Answer answer = m.conversation.answer(
-      answerer,
-      [&](std::string_view text, bool reasoning) {
-        change(
-            [&](core::Snapshot& s) {
-              s.state = EngineState::writing;
-              s.activity = "writing";
-              (reasoning ? s.messages.back().reasoning : s.messages.back().text) += text;
-              show_speed(s, meter);
-            },
-            Publish::soon);
-      },
-      &cancel_);
+  engine::Answerer answerer(m.model, m.session, request_with_adapters());
+  if (core::sees_ahead(m.model.program)) answerer.on_canvas = shown_while_forming(meter);
+  engine::Answer answer = m.conversation.answer(answerer, shown_while_written(meter), &cancel_);
   const engine::Usage& whole = m.session.generation_usage();
-  change([&](core::Snapshot& s) {
-    show_speed(s, meter);
+  change([&](api::Snapshot& s) {
+    show_speed(s, meter, whole);
     if (whole.seconds > 0) { // over the whole answer, as ridge bench counts
       s.speed.tokens_per_s = whole.tokens_per_second();
       s.speed.bytes_per_s = whole.bytes_per_second();
     }
-    core::ChatMessage& written = s.messages.back();
+    api::ChatMessage& written = s.messages.back();
+    written.forming.clear();
     if (!answer.calls.empty()) written.text = answer.content; // shown with their results
     written.note = ending(answer, setup_.request.sampling.max_tokens);
     if (!answer.choices.empty())
@@ -182,7 +205,7 @@ void WindowEngine::answer(const Messages& before) {
     tree_ = before.tree;
     show_path();
     change(
-        [&](core::Snapshot& s) { s.pictures.insert(s.pictures.begin(), before.unsent.begin(), before.unsent.end()); });
+        [&](api::Snapshot& s) { s.pictures.insert(s.pictures.begin(), before.unsent.begin(), before.unsent.end()); });
     read_missing_picture_facts();
     abandon_conversation();
     throw;
@@ -197,6 +220,45 @@ void WindowEngine::answer(const Messages& before) {
       m.session.generation_usage().tokens > 0 ? 1 / m.session.generation_usage().tokens_per_second() : kCheapProfile;
   if (2 * kQuickRepetitions * step_seconds < kCheapProfile && std::ssize(m.session.cached()) < m.session.context())
     profile_here(kQuickRepetitions);
+}
+
+// The summary is another version of the first message, so that the messages before it can be shown again.
+void WindowEngine::compact() {
+  const size_t count = tree_.size();
+  if (count == 0) throw_error("there is no conversation to summarize");
+  need_encoder(messages().shown, {});
+  cancel_ = false;
+  if (closing_) return;
+  Loaded& m = *loaded_;
+  SpeedMeter meter;
+  change([&](api::Snapshot& s) {
+    s.messages.push_back({});
+    s.state = EngineState::reading;
+    s.activity = "reading the conversation";
+  });
+  engine::Conversation::Compaction made;
+  try {
+    const EncodedPictures held = put_pictures();
+    engine::Answerer answerer(m.model, m.session, request_with_adapters());
+    made = m.conversation.compact(answerer, "", shown_while_written(meter), &cancel_);
+  } catch (...) {
+    show_path();
+    if (cancel_) return; // stopped
+    throw;
+  }
+  Json summary = m.conversation.messages().back();
+  tree_.cut(0);
+  tree_.add({true, summary["content"].get<std::string>()}, std::move(summary));
+  show_path();
+  if (StoredConversation* stored = store_.find(state_.conversation)) stored->named = true; // keeps its title
+  save_conversation();
+  show_context();
+  seconds_before_ += m.session.generation_usage().seconds;
+  if (made.left_out > 0)
+    tell(fmt::format("the summary leaves out the {} oldest exchange{}, which did not fit", made.left_out,
+                     made.left_out == 1 ? "" : "s"));
+  if (made.answer.stop == engine::StopReason::limit)
+    tell("the summary was cut off: it may use a quarter of the context");
 }
 
 } // namespace ridge::app

@@ -1,6 +1,7 @@
 // Conversations in the window's engine.
 #include "app/terminal/chat/markdown_export.h"
 #include "app/window/loaded.h"
+#include "core/error.h"
 #include "core/files/atomic_file.h"
 
 #include <fmt/format.h>
@@ -14,7 +15,7 @@ namespace {
 
 constexpr const char *kStatistics = "statistics", *kCallKey = "call";
 
-Json statistics_of(const core::AnswerFacts& facts) {
+Json statistics_of(const api::AnswerFacts& facts) {
   return {{"model", facts.model},
           {"prompt_tokens", facts.prompt_tokens},
           {"prompt_seconds", facts.prompt_seconds},
@@ -23,14 +24,14 @@ Json statistics_of(const core::AnswerFacts& facts) {
           {"bytes_per_second", facts.bytes_per_s}};
 }
 
-std::optional<core::AnswerFacts> facts_of(const Json& message) {
+std::optional<api::AnswerFacts> facts_of(const Json& message) {
   if (!message.contains(kStatistics) || !message[kStatistics].is_object()) return std::nullopt;
   const Json& from = message[kStatistics];
   const auto number = [&](const char* key) {
     const bool known = from.contains(key) && from[key].is_number();
     return known ? std::clamp(from[key].get<double>(), 0.0, 1e15) : 0.0;
   };
-  core::AnswerFacts facts;
+  api::AnswerFacts facts;
   if (from.contains("model") && from["model"].is_string()) facts.model = from["model"].get<std::string>();
   facts.prompt_tokens = static_cast<int64_t>(number("prompt_tokens"));
   facts.prompt_seconds = number("prompt_seconds");
@@ -44,7 +45,7 @@ MessageTree tree_of(const StoredConversation& stored, const PicturesByMessage& p
   MessageTree tree;
   for (size_t i = 0; i < stored.messages.size(); ++i) {
     Json sent = stored.messages[i];
-    core::ChatMessage shown{
+    api::ChatMessage shown{
         sent["role"] == "user", sent["content"], sent.value("reasoning_content", ""), "", nullptr, {}};
     shown.facts = facts_of(sent);
     if (sent["role"] == "tool") {
@@ -63,8 +64,8 @@ MessageTree tree_of(const StoredConversation& stored, const PicturesByMessage& p
 
 } // namespace
 
-void WindowEngine::list_conversations(core::Snapshot& s) const {
-  auto rows = std::make_shared<std::vector<core::ConversationRow>>();
+void WindowEngine::list_conversations(api::Snapshot& s) const {
+  auto rows = std::make_shared<std::vector<api::ConversationRow>>();
   for (const StoredConversation& c : store_.list()) {
     const auto excerpt = s.searched.empty() ? "" : ConversationStore::excerpt_with(c, s.searched);
     if (excerpt) rows->push_back({c.id, c.title, c.changed_ms / 1000, *excerpt});
@@ -80,13 +81,13 @@ void WindowEngine::open_conversation(const std::string& id) {
   loaded_->conversation.set_messages(tree.sent(), "conversation");
   loaded_->conversation.set_system(stored ? stored->system : state_.system_prompt);
   tree_ = std::move(tree);
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     s.conversation = id;
     s.messages = tree_.shown();
     if (stored) s.system_prompt = stored->system;
-    s.kv.tokens = 0;
-    s.kv.bytes = 0;
   });
+  if (stored) use_adapters_of(*stored);
+  show_context();
   forget_unused_pictures();
   read_missing_picture_facts();
 }
@@ -94,17 +95,30 @@ void WindowEngine::open_conversation(const std::string& id) {
 void WindowEngine::show_path() {
   loaded_->conversation.set_messages(tree_.sent(), "conversation");
   loaded_->conversation.set_system(state_.system_prompt);
-  change([&](core::Snapshot& s) { s.messages = tree_.shown(); });
+  change([&](api::Snapshot& s) { s.messages = tree_.shown(); });
   read_missing_picture_facts();
 }
 
-void WindowEngine::show_version(const core::intent::ShowVersion& wanted) {
+// The tokens that the shown messages take, without a next one.
+void WindowEngine::show_context() {
+  int64_t tokens = 0;
+  try {
+    if (tree_.size() > 0) tokens = loaded_->conversation.tokens_with("");
+  } catch (const Error&) { // the template refuses these messages, as the next answer will say
+  }
+  change([&](api::Snapshot& s) {
+    s.kv.tokens = std::min(tokens, s.kv.context);
+    s.kv.bytes = s.kv.capacity_bytes * static_cast<double>(s.kv.tokens) / static_cast<double>(s.kv.context);
+  });
+}
+
+void WindowEngine::show_version(const api::intent::ShowVersion& wanted) {
   if (!tree_.select_version(wanted.message, wanted.version)) return;
   show_path();
   save_conversation();
 }
 
-void WindowEngine::edit_answer(const core::intent::EditAnswer& wanted) {
+void WindowEngine::edit_answer(const api::intent::EditAnswer& wanted) {
   if (wanted.message >= tree_.size()) return;
   tree_.replace(wanted.message, wanted.text);
   show_path();
@@ -112,7 +126,7 @@ void WindowEngine::edit_answer(const core::intent::EditAnswer& wanted) {
 }
 
 void WindowEngine::search_conversations(const std::string& text) {
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     s.searched = text;
     list_conversations(s);
   });
@@ -137,18 +151,18 @@ void WindowEngine::rename_conversation(const std::string& id, const std::string&
   stored->title = title.empty() ? "untitled" : title;
   stored->named = true;
   store_.save(stored->id);
-  change([&](core::Snapshot& s) { list_conversations(s); });
+  change([&](api::Snapshot& s) { list_conversations(s); });
 }
 
 void WindowEngine::delete_conversation(const std::string& id) {
   if (state_.conversation == id) open_conversation("");
   store_.remove(id);
-  change([&](core::Snapshot& s) { list_conversations(s); });
+  change([&](api::Snapshot& s) { list_conversations(s); });
 }
 
 void WindowEngine::set_system(const std::string& text) {
   loaded_->conversation.set_system(text);
-  change([&](core::Snapshot& s) { s.system_prompt = text; });
+  change([&](api::Snapshot& s) { s.system_prompt = text; });
 }
 
 void WindowEngine::continue_conversation(Loaded& loaded) const {
@@ -156,11 +170,11 @@ void WindowEngine::continue_conversation(Loaded& loaded) const {
   loaded.conversation.set_system(state_.system_prompt);
 }
 
-void WindowEngine::begin_conversation(const core::ChatMessage& question) {
+void WindowEngine::begin_conversation(const api::ChatMessage& question) {
   if (!state_.conversation.empty()) return;
   StoredConversation& stored = store_.create();
   stored.title = title_of(question);
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     s.conversation = stored.id;
     list_conversations(s);
   });
@@ -170,7 +184,7 @@ StoredConversation* WindowEngine::conversation_for_change(const std::string& id)
   const std::string kept = store_.fork_if_changed(id);
   if (kept != id) {
     give_messages(*store_.find(kept));
-    change([&](core::Snapshot& s) { s.conversation = kept; });
+    change([&](api::Snapshot& s) { s.conversation = kept; });
     fail("another window has changed this conversation; this version continues as a copy");
   }
   return store_.find(kept);
@@ -180,10 +194,11 @@ void WindowEngine::save_conversation() {
   StoredConversation* stored = conversation_for_change(state_.conversation);
   if (!stored) return;
   stored->system = state_.system_prompt;
+  give_adapters(*stored);
   give_messages(*stored);
   if (!stored->named && !state_.messages.empty()) stored->title = title_of(messages().shown[0]);
   store_.save(stored->id);
-  change([&](core::Snapshot& s) { list_conversations(s); });
+  change([&](api::Snapshot& s) { list_conversations(s); });
   forget_unused_pictures();
 }
 
@@ -205,7 +220,7 @@ void WindowEngine::abandon_conversation() {
   const StoredConversation* stored = store_.find(state_.conversation);
   if (!stored || !stored->messages.empty()) return;
   store_.remove(stored->id);
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     s.conversation.clear();
     list_conversations(s);
   });

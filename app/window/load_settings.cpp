@@ -2,9 +2,9 @@
 #include "app/models/model_row.h"
 #include "app/window/loaded.h"
 #include "app/window/presets.h"
-#include "app/window/window_words.h"
+#include "app/window_words.h"
 #include "core/error.h"
-#include "engine/fit/fit.h"
+#include "engine/loading/fit.h"
 #include "measure/peaks/kept_peaks.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace ridge::app {
 namespace {
 
-core::FitFacts::Device device_of(const engine::Need& need, double free) {
+api::FitFacts::Device device_of(const engine::Need& need, double free) {
   return {static_cast<double>(need.weights), static_cast<double>(need.cache + need.state),
           static_cast<double>(need.scratch + need.reserve), free};
 }
@@ -23,7 +23,7 @@ double peak_of(engine::Device on, int threads) {
   return kept ? kept->best : 0;
 }
 
-void add_speed(core::FitFacts& facts, const engine::Fit& fit, int threads) {
+void add_speed(api::FitFacts& facts, const engine::Fit& fit, int threads) {
   const double cpu = fit.cpu ? peak_of(engine::Device::cpu, threads) : 1;
   const double gpu = fit.gpu ? peak_of(engine::Device::cuda, 0) : 1;
   if (!fit.fits || fit.experts > 0 || cpu <= 0 || gpu <= 0) return;
@@ -34,7 +34,7 @@ void add_speed(core::FitFacts& facts, const engine::Fit& fit, int threads) {
 } // namespace
 
 // Files of one model must not carry over to another.
-core::ModelOptions WindowEngine::with_settings(core::ModelOptions options, const core::ModelOptions& wanted) {
+api::ModelOptions WindowEngine::with_settings(api::ModelOptions options, const api::ModelOptions& wanted) {
   options.context = wanted.context;
   options.gpu_layers = wanted.gpu_layers;
   options.threads = wanted.threads;
@@ -47,18 +47,18 @@ core::ModelOptions WindowEngine::with_settings(core::ModelOptions options, const
 }
 
 // Runs on the query worker; only the last request counts.
-void WindowEngine::fit_model(const core::intent::FitModel& wanted) {
+void WindowEngine::fit_model(const api::intent::FitModel& wanted) {
   if (--fits_waiting_ > 0) return;
-  auto facts = std::make_shared<core::FitFacts>();
+  auto facts = std::make_shared<api::FitFacts>();
   facts->path = wanted.path;
   try {
-    const core::ModelOptions options = with_settings(options_, wanted.options);
+    const api::ModelOptions options = with_settings(options_, wanted.options);
     engine::check_speculation(options);
     engine::Room room = engine::free_room();
     if (options.device == "cpu") room.without_gpus();
     std::error_code unknown;
-    core::ModelRow row{wanted.path, "", wanted.path,
-                       static_cast<int64_t>(std::filesystem::file_size(wanted.path, unknown))};
+    api::ModelRow row{wanted.path, "", wanted.path,
+                      static_cast<int64_t>(std::filesystem::file_size(wanted.path, unknown))};
     const std::optional<engine::Fit> fit = add_file_facts(row, options, room);
     facts->trained_context = row.trained_context;
     if (fit) {
@@ -80,33 +80,33 @@ void WindowEngine::fit_model(const core::intent::FitModel& wanted) {
     facts->problem = error.what();
   }
   facts->problem = in_window_words(facts->problem);
-  change([&](core::Snapshot& s) { s.fit = std::move(facts); });
+  change([&](api::Snapshot& s) { s.fit = std::move(facts); });
 }
 
 void WindowEngine::save_preset(const std::string& name) {
   if (name.empty()) return;
-  std::vector<core::Preset> presets = state_.presets;
-  std::erase_if(presets, [&](const core::Preset& each) { return each.name == name; });
+  std::vector<api::Preset> presets = state_.presets;
+  std::erase_if(presets, [&](const api::Preset& each) { return each.name == name; });
   presets.push_back({name, state_.system_prompt, state_.sampling, state_.max_tokens});
   store_presets(std::move(presets));
 }
 
 void WindowEngine::delete_preset(const std::string& name) {
-  std::vector<core::Preset> presets = state_.presets;
-  std::erase_if(presets, [&](const core::Preset& each) { return each.name == name; });
+  std::vector<api::Preset> presets = state_.presets;
+  std::erase_if(presets, [&](const api::Preset& each) { return each.name == name; });
   store_presets(std::move(presets));
 }
 
-void WindowEngine::store_presets(std::vector<core::Preset> presets) {
-  std::ranges::sort(presets, {}, &core::Preset::name);
+void WindowEngine::store_presets(std::vector<api::Preset> presets) {
+  std::ranges::sort(presets, {}, &api::Preset::name);
   if (!setup_.preset_file.empty()) write_presets(setup_.preset_file, presets);
-  change([&](core::Snapshot& s) { s.presets = std::move(presets); });
+  change([&](api::Snapshot& s) { s.presets = std::move(presets); });
 }
 
 void WindowEngine::use_preset(const std::string& name) {
-  const auto found = std::ranges::find(state_.presets, name, &core::Preset::name);
+  const auto found = std::ranges::find(state_.presets, name, &api::Preset::name);
   if (found == state_.presets.end()) return;
-  const core::Preset preset = *found;
+  const api::Preset preset = *found;
   set_system(preset.system);
   set_sampling({preset.sampling, preset.max_tokens});
 }

@@ -7,18 +7,18 @@
 
 namespace ridge::app {
 
-void WindowEngine::list_models(const core::ModelOptions& options) {
-  const auto publish = [this](const std::vector<core::ModelRow>& rows) {
-    change([&](core::Snapshot& s) { s.models = std::make_shared<std::vector<core::ModelRow>>(rows); });
+void WindowEngine::list_models(const api::ModelOptions& options) {
+  const auto publish = [this](const std::vector<api::ModelRow>& rows) {
+    change([&](api::Snapshot& s) { s.models = std::make_shared<std::vector<api::ModelRow>>(rows); });
   };
-  const std::shared_ptr<const core::Snapshot> before = snapshot();
-  std::vector<core::ModelRow> rows;
+  const std::shared_ptr<const api::Snapshot> before = snapshot();
+  std::vector<api::ModelRow> rows;
   std::vector<size_t> unknown;
   for (const hub::LocalModel& model : hub::local_models(hub::places())) {
-    core::ModelRow row = row_of(model);
-    const core::ModelRow* known = nullptr;
+    api::ModelRow row = row_of(model);
+    const api::ModelRow* known = nullptr;
     if (before->models)
-      for (const core::ModelRow& old : *before->models)
+      for (const api::ModelRow& old : *before->models)
         if (old.path == row.path && old.bytes == row.bytes && !old.architecture.empty() &&
             (old.tokens_per_s > 0 || before->speed.roof_bytes_per_s <= 0))
           known = &old;
@@ -47,11 +47,11 @@ void WindowEngine::offer_first_models() {
   engine::Room room = engine::free_room();
   if (options_.device == "cpu") room.without_gpus();
   const FirstChoice choice = first_choice(room);
-  auto rows = std::make_shared<std::vector<core::FirstModelRow>>();
+  auto rows = std::make_shared<std::vector<api::FirstModelRow>>();
   for (const FirstModel* model : choice.models)
     rows->push_back({std::string(model->name), std::string(model->reference), std::string(model->purpose),
                      std::string(words_for(runs_on(model->bytes, room))), model->bytes, rows->size() == choice.best});
-  change([&](core::Snapshot& s) { s.first_models = std::move(rows); });
+  change([&](api::Snapshot& s) { s.first_models = std::move(rows); });
 }
 
 } // namespace ridge::app

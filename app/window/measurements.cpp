@@ -2,7 +2,7 @@
 #include "app/window/loaded.h"
 #include "app/window/step_roofline.h"
 #include "core/error.h"
-#include "engine/machine.h"
+#include "engine/loading/machine.h"
 #include "kernels/cuda/executor/executor.h"
 #include "measure/peaks/kept_peaks.h"
 
@@ -12,7 +12,7 @@
 
 namespace ridge::app {
 
-using core::EngineState;
+using api::EngineState;
 
 namespace {
 
@@ -54,7 +54,7 @@ void WindowEngine::measure_roof_when_idle() {
     for (auto since = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() - since < kIdleBefore;) {
       if (stopped.wait_for(lock, stop, kGpuInterval, [&] { return stop.stop_requested(); })) return;
       const auto now = snapshot();
-      const bool job_runs = std::ranges::any_of(*now->jobs, [](const core::Job& job) { return !job.over(); });
+      const bool job_runs = std::ranges::any_of(*now->jobs, [](const api::Job& job) { return !job.over(); });
       if (now->state != EngineState::idle || job_runs) since = std::chrono::steady_clock::now();
     }
     std::shared_ptr<Loaded> loaded;
@@ -65,25 +65,25 @@ void WindowEngine::measure_roof_when_idle() {
     guarded(
         [&] {
           const double roof = roof_of(*loaded, measure::measure_and_keep_read_peak);
-          change([&](core::Snapshot& s) {
+          change([&](api::Snapshot& s) {
             if (loaded_ == loaded) s.speed.roof_bytes_per_s = roof;
           });
         },
         false);
-    if (snapshot()->models) send(core::intent::ListModels{}); // the list then has speeds
+    if (snapshot()->models) send(api::intent::ListModels{}); // the list then has speeds
   });
 }
 
 void WindowEngine::measure_roofs() {
   if (roofs_) return;
-  change([](core::Snapshot& s) {
+  change([](api::Snapshot& s) {
     s.state = EngineState::measuring;
     s.activity = "measuring this machine's limits";
   });
   auto report = std::make_shared<measure::RooflineReport>(
       measure::measure_machine(loaded_->device, loaded_->model.executor->config().threads));
-  auto roofs = std::make_shared<core::Roofs>(describe_roofs(*report));
-  change([&](core::Snapshot& s) {
+  auto roofs = std::make_shared<api::Roofs>(describe_roofs(*report));
+  change([&](api::Snapshot& s) {
     roofs_ = std::move(report);
     roofs_of_ = roofs_key(*loaded_);
     s.roofs = std::move(roofs);
@@ -103,7 +103,7 @@ void WindowEngine::measure_step(int64_t past) {
     for (int32_t& token : tokens) token = std::max(token, 0); // placeholders are negative
     while (std::ssize(tokens) < past)
       tokens.push_back(static_cast<int32_t>(tokens.size() * 7919 % static_cast<size_t>(loaded_->model.program.vocab)));
-    change([&](core::Snapshot& s) {
+    change([&](api::Snapshot& s) {
       s.state = EngineState::measuring;
       s.activity = fmt::format("filling the context with {} tokens", past - cached);
     });
@@ -111,7 +111,7 @@ void WindowEngine::measure_step(int64_t past) {
   } else {
     session.keep(past); // removes the measured step
   }
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     s.state = EngineState::measuring;
     s.activity = "measuring a step";
   });
@@ -125,20 +125,20 @@ void WindowEngine::profile_here(int repetitions) {
   const measure::StepProfile profile =
       measure::profile_step(*m.model.executor, m.model.program, {{&token, 1}, std::ssize(m.session.cached())},
                             state_.speed.roof_bytes_per_s, repetitions);
-  auto step = std::make_shared<core::StepRoofline>(measured_step(m.model, profile, roofs_.get()));
-  change([&](core::Snapshot& s) { s.measured = std::move(step); });
+  auto step = std::make_shared<api::StepRoofline>(measured_step(m.model, profile, roofs_.get()));
+  change([&](api::Snapshot& s) { s.measured = std::move(step); });
 }
 
-void WindowEngine::predict(const Loaded& loaded, const core::intent::PredictStep& wanted) {
+void WindowEngine::predict(const Loaded& loaded, const api::intent::PredictStep& wanted) {
   std::shared_ptr<const measure::RooflineReport> roofs;
   {
     const std::lock_guard lock(mutex_);
     roofs = roofs_;
   }
   if (!roofs) return;
-  auto step = std::make_shared<core::StepRoofline>(
+  auto step = std::make_shared<api::StepRoofline>(
       predicted_step(loaded.model, *roofs, wanted.past, wanted.streams, wanted.format));
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     if (loaded_.get() == &loaded) s.predicted = std::move(step);
   });
 }
@@ -152,7 +152,7 @@ void WindowEngine::watch_gpu(const std::stop_token& stop) try {
   std::condition_variable_any stopped;
   std::unique_lock lock(mutex);
   do {
-    std::vector<core::GpuGauge> gauges;
+    std::vector<api::GpuGauge> gauges;
     for (const kernels::cuda::DeviceInfo& gpu : gpus) {
       const engine::GpuState state = engine::gpu_state(gpu.bus);
       if (state.driver.empty()) return;
@@ -160,7 +160,7 @@ void WindowEngine::watch_gpu(const std::stop_token& stop) try {
                         state.sm_clock_hz, state.sm_clock_max_hz, state.memory_clock_hz, state.memory_clock_max_hz,
                         state.memory_used_bytes, state.memory_bytes});
     }
-    if (snapshot()->gpus != gauges) change([&](core::Snapshot& s) { s.gpus = gauges; });
+    if (snapshot()->gpus != gauges) change([&](api::Snapshot& s) { s.gpus = gauges; });
   } while (!stopped.wait_for(lock, stop, kGpuInterval, [] { return false; }) && !stop.stop_requested());
 } catch (const std::exception&) { // no gauge; GPU errors are reported elsewhere
 }

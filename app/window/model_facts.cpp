@@ -45,14 +45,14 @@ int layer_of(std::string_view name) {
   return layer;
 }
 
-core::ModelFacts::OpRow op_row(const core::Program& program, const core::Op& op) {
+api::ModelFacts::OpRow op_row(const core::Program& program, const core::Op& op) {
   const auto widths = [&](const std::vector<core::ValueId>& values) {
     std::vector<std::string> texts;
     for (const core::ValueId id : values)
       texts.push_back(fmt::format("{} [{}]", program.values[id].name, program.values[id].width));
     return fmt::format("{}", fmt::join(texts, ", "));
   };
-  core::ModelFacts::OpRow row{std::string(core::name_of(op.kind)), op.name, widths(op.inputs), widths(op.outputs), {}};
+  api::ModelFacts::OpRow row{std::string(core::name_of(op.kind)), op.name, widths(op.inputs), widths(op.outputs), {}};
   for (const core::WeightId id : op.weights) {
     const core::Weight& weight = program.weights[id];
     const quant::FormatInfo* format = quant::find_format(weight.type);
@@ -80,9 +80,9 @@ std::string decode_with_pictures(const text::Tokenizer& tokenizer, std::span<con
 
 } // namespace
 
-core::ModelFacts model_facts(const engine::LoadedModel& model) {
+api::ModelFacts model_facts(const engine::LoadedModel& model) {
   const gguf::File& file = model.file;
-  core::ModelFacts facts;
+  api::ModelFacts facts;
   facts.path = file.path();
   facts.label = model_title(file);
   facts.architecture = model.program.architecture;
@@ -108,9 +108,9 @@ core::ModelFacts model_facts(const engine::LoadedModel& model) {
   return facts;
 }
 
-core::Tokenized tokenize_for_display(const engine::LoadedModel& model, const std::string& text) {
+api::Tokenized tokenize_for_display(const engine::LoadedModel& model, const std::string& text) {
   const text::Tokenizer& tokenizer = model.need_tokenizer();
-  core::Tokenized result{text, {}};
+  api::Tokenized result{text, {}};
   for (const int32_t id : tokenizer.encode(text, {.parse_special = true}))
     result.pieces.push_back({id, core::printable(tokenizer.piece(id)), tokenizer.is_special(id)});
   return result;
@@ -127,19 +127,19 @@ std::vector<std::string> display_vocabulary(const engine::LoadedModel& model) {
   return texts;
 }
 
-core::Sequences with_texts(const engine::LoadedModel& model, core::Sequences sequences) {
+api::Sequences with_texts(const engine::LoadedModel& model, api::Sequences sequences) {
   const text::Tokenizer& tokenizer = model.need_tokenizer();
-  for (core::Sequences::Prefix& part : sequences.prefixes)
+  for (api::Sequences::Prefix& part : sequences.prefixes)
     part.text = core::printable(decode_with_pictures(tokenizer, part.first_tokens));
   return sequences;
 }
 
-std::vector<core::StepShare> step_shares(const engine::LoadedModel& model, int64_t past) {
+std::vector<api::StepShare> step_shares(const engine::LoadedModel& model, int64_t past) {
   const core::ExecutorConfig& config = model.executor->config();
   const core::Step step{1, past, 1, 1, core::bytes_per_element(config.k_type), core::bytes_per_element(config.v_type)};
   std::map<core::OpKind, core::Cost> costs;
   for (const core::Op& op : model.program.ops) costs[op.kind] += core::op_cost(model.program, op, step);
-  std::vector<core::StepShare> shares;
+  std::vector<api::StepShare> shares;
   for (const auto& [kind, cost] : costs)
     shares.push_back({std::string(core::name_of(kind)), cost.weight_bytes, cost.kv_bytes, cost.activation_bytes});
   return shares;

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "core/files/sha256.h"
 #include "core/strings/printable.h"
-#include "media/resize.h"
+#include "media/pictures/resize.h"
 
 #include <fmt/format.h>
 
@@ -15,14 +15,14 @@
 
 namespace ridge::app {
 
-using core::EngineState;
+using api::EngineState;
 
 namespace {
 
 // Two pixels per unit in messages, and a large screen.
 constexpr int64_t kSmallWidth = 480, kSmallHeight = 320, kLargeSide = 2048;
 
-core::MessagePicture read_file(const std::string& path) {
+api::MessagePicture read_file(const std::string& path) {
   if (path.starts_with("http://") || path.starts_with("https://"))
     throw_error("{}: this is an address: save the image and drop its file", core::printable(path));
   std::error_code failed;
@@ -31,18 +31,18 @@ core::MessagePicture read_file(const std::string& path) {
   return {core::Sha256().add(*file).hex(), core::printable(std::filesystem::path(path).filename().string()), file};
 }
 
-core::MessagePicture picture_of(const core::intent::AddPicture& wanted) {
+api::MessagePicture picture_of(const api::intent::AddPicture& wanted) {
   if (!wanted.file) return read_file(wanted.path);
   return {core::Sha256().add(*wanted.file).hex(), core::printable(wanted.path), wanted.file};
 }
 
-std::span<const std::byte> bytes_of(const core::MessagePicture& picture) {
+std::span<const std::byte> bytes_of(const api::MessagePicture& picture) {
   if (!picture.file)
     throw_error("{}: the file no longer exists or has changed: edit the message to send it without", picture.name);
   return std::as_bytes(std::span(*picture.file));
 }
 
-media::Medium decoded(const core::MessagePicture& picture) {
+media::Medium decoded(const api::MessagePicture& picture) {
   return media::decode_medium(bytes_of(picture), picture.name);
 }
 
@@ -72,7 +72,7 @@ media::Picture picture_of(const media::Medium& medium, int64_t width) {
 }
 
 // Same aspect ratio, never enlarged.
-std::shared_ptr<const core::Pixels> fitted(const media::Picture& picture, int64_t width, int64_t height) {
+std::shared_ptr<const api::Pixels> fitted(const media::Picture& picture, int64_t width, int64_t height) {
   const double scale = std::min({1.0, static_cast<double>(width) / static_cast<double>(picture.width),
                                  static_cast<double>(height) / static_cast<double>(picture.height)});
   const auto side = [&](int64_t pixels) {
@@ -80,31 +80,31 @@ std::shared_ptr<const core::Pixels> fitted(const media::Picture& picture, int64_
   };
   media::Picture made =
       scale < 1 ? media::resize(picture, side(picture.width), side(picture.height), media::Filter::bicubic) : picture;
-  auto pixels = std::make_shared<core::Pixels>();
+  auto pixels = std::make_shared<api::Pixels>();
   pixels->width = static_cast<int>(made.width);
   pixels->height = static_cast<int>(made.height);
   pixels->rgb = std::move(made.rgb);
   return pixels;
 }
 
-bool holds(const core::MessagePictures& pictures, const std::string& key) {
+bool holds(const api::MessagePictures& pictures, const std::string& key) {
   return std::ranges::any_of(pictures, [&](const auto& picture) { return picture->key == key; });
 }
 
 // Distinct pictures of the unsent message and the conversation.
-core::MessagePictures all_pictures(const core::Snapshot& s) {
-  core::MessagePictures all;
+api::MessagePictures all_pictures(const api::Snapshot& s) {
+  api::MessagePictures all;
   std::set<std::string> seen;
-  const auto take = [&](const core::MessagePictures& pictures) {
+  const auto take = [&](const api::MessagePictures& pictures) {
     for (const auto& picture : pictures)
       if (seen.insert(picture->key).second) all.push_back(picture);
   };
   take(s.pictures);
-  for (const core::ChatMessage& message : s.messages) take(message.pictures);
+  for (const api::ChatMessage& message : s.messages) take(message.pictures);
   return all;
 }
 
-void check_room(const core::Snapshot& s, const core::MessagePicture& picture) {
+void check_room(const api::Snapshot& s, const api::MessagePicture& picture) {
   if (s.pictures.size() >= kMaxPicturesOfMessage)
     throw_error("{}: a message can have at most {} images", picture.name, kMaxPicturesOfMessage);
   size_t bytes = picture.file->size();
@@ -121,19 +121,19 @@ WindowEngine::Shelf WindowEngine::shelf() const {
   return loaded_ ? loaded_->model.pictures : nullptr;
 }
 
-void WindowEngine::change_facts(const std::string& key, const std::function<void(core::PictureFacts&)>& how) {
-  change([&](core::Snapshot& s) {
-    auto changed = std::make_shared<core::PictureFactsByKey>(*s.picture_facts);
+void WindowEngine::change_facts(const std::string& key, const std::function<void(api::PictureFacts&)>& how) {
+  change([&](api::Snapshot& s) {
+    auto changed = std::make_shared<api::PictureFactsByKey>(*s.picture_facts);
     how((*changed)[key]);
     s.picture_facts = std::move(changed);
   });
 }
 
 // Runs on the picture worker. Reports files that are not pictures.
-void WindowEngine::add_picture(const core::intent::AddPicture& wanted) {
-  const auto picture = std::make_shared<const core::MessagePicture>(picture_of(wanted));
+void WindowEngine::add_picture(const api::intent::AddPicture& wanted) {
+  const auto picture = std::make_shared<const api::MessagePicture>(picture_of(wanted));
   const media::Medium medium = decoded(*picture);
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     if (holds(s.pictures, picture->key)) return;
     check_room(s, *picture);
     s.pictures.push_back(picture);
@@ -158,17 +158,17 @@ void WindowEngine::listen(bool on) {
           false);
     });
   }
-  change([&](core::Snapshot& s) { s.listening = on; });
+  change([&](api::Snapshot& s) { s.listening = on; });
 }
 
 void WindowEngine::remove_picture(const std::string& key) {
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     std::erase_if(s.pictures, [&](const auto& picture) { return key.empty() || picture->key == key; });
   });
 }
 
 void WindowEngine::edit_pictures(size_t message) {
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     if (message < s.messages.size()) s.pictures = s.messages[message].pictures;
   });
   worker_.push([this] { guarded([&] { open_encoder_for_unsent(); }, true); });
@@ -195,7 +195,7 @@ void WindowEngine::store_picture_facts(const Picture& picture, const media::Medi
   const auto small = fitted(pixels, kSmallWidth, kSmallHeight);
   const Shelf taken_by = shelf();
   const int64_t tokens = taken_by ? taken_by->reader().count_tokens(medium) : 0;
-  change_facts(picture->key, [&](core::PictureFacts& facts) {
+  change_facts(picture->key, [&](api::PictureFacts& facts) {
     facts.width = pixels.width;
     facts.height = pixels.height;
     facts.sound_seconds = sound ? sound->seconds() : 0;
@@ -210,13 +210,13 @@ void WindowEngine::read_picture_facts(const Picture& picture) {
   try {
     store_picture_facts(picture, decoded(*picture));
   } catch (const Error& error) {
-    change_facts(picture->key, [&](core::PictureFacts& facts) { facts.problem = error.what(); });
+    change_facts(picture->key, [&](api::PictureFacts& facts) { facts.problem = error.what(); });
     throw;
   }
 }
 
 void WindowEngine::read_missing_picture_facts() {
-  core::MessagePictures pictures;
+  api::MessagePictures pictures;
   {
     const std::lock_guard lock(mutex_);
     const bool counts = loaded_ && loaded_->model.pictures;
@@ -232,17 +232,17 @@ void WindowEngine::read_missing_picture_facts() {
 }
 
 void WindowEngine::forget_unused_pictures() {
-  change([&](core::Snapshot& s) {
-    const core::MessagePictures used = all_pictures(s);
+  change([&](api::Snapshot& s) {
+    const api::MessagePictures used = all_pictures(s);
     const auto unused = [&](const auto& entry) { return !holds(used, entry.first); };
-    auto facts = std::make_shared<core::PictureFactsByKey>(*s.picture_facts);
+    auto facts = std::make_shared<api::PictureFactsByKey>(*s.picture_facts);
     std::erase_if(*facts, unused);
     s.picture_facts = std::move(facts);
   });
 }
 
 // Runs on the encoder worker, but not during an answer, which it would slow down.
-void WindowEngine::encode_ahead(const core::MessagePicture& picture) {
+void WindowEngine::encode_ahead(const api::MessagePicture& picture) {
   if (closing_) return;
   {
     const std::lock_guard lock(mutex_);
@@ -253,9 +253,9 @@ void WindowEngine::encode_ahead(const core::MessagePicture& picture) {
 }
 
 std::shared_ptr<const engine::ShelvedPicture> WindowEngine::encode(const Shelf& shelf,
-                                                                   const core::MessagePicture& picture) {
+                                                                   const api::MessagePicture& picture) {
   const auto encoded = shelf->add(bytes_of(picture), picture.name);
-  change_facts(picture.key, [&](core::PictureFacts& facts) {
+  change_facts(picture.key, [&](api::PictureFacts& facts) {
     if (!loaded_ || loaded_->model.pictures != shelf) return;
     facts.tokens = encoded->tokens;
     facts.seconds = encoded->seconds;
@@ -276,19 +276,19 @@ void WindowEngine::open_encoder() {
 
 // Runs on the worker. The placeholders depend on model and encoder.
 WindowEngine::EncodedPictures WindowEngine::put_pictures() {
-  const std::vector<core::ChatMessage> shown = messages().shown;
+  const std::vector<api::ChatMessage> shown = messages().shown;
   Json sent = loaded_->conversation.messages();
   EncodedPictures held;
-  core::PicturesRead read;
+  api::PicturesRead read;
   size_t number = 0;
   for (Json& message : sent) {
     if (message["role"] == "system") continue;
-    const core::ChatMessage& said = shown[number++];
+    const api::ChatMessage& said = shown[number++];
     if (said.pictures.empty()) continue;
     std::string content;
     for (const auto& picture : said.pictures) {
       if (cancel_) return held; // cancelled before it began
-      change([&](core::Snapshot& s) { s.activity = fmt::format("encoding {}", picture->name); });
+      change([&](api::Snapshot& s) { s.activity = fmt::format("encoding {}", picture->name); });
       held.push_back(encode(loaded_->model.pictures, *picture));
       content += held.back()->mark;
       read.tokens += held.back()->tokens;
@@ -298,7 +298,7 @@ WindowEngine::EncodedPictures WindowEngine::put_pictures() {
   }
   read.pictures = std::ssize(held);
   if (!held.empty()) loaded_->conversation.set_messages(sent, "conversation");
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     s.speed.pictures = read;
     s.activity = "reading the prompt";
   });
@@ -313,13 +313,13 @@ void WindowEngine::enlarge_picture(const std::string& key) {
     for (const auto& each : all_pictures(state_))
       if (each->key == key) picture = each;
   }
-  std::shared_ptr<core::EnlargedPicture> enlarged;
+  std::shared_ptr<api::EnlargedPicture> enlarged;
   if (picture) {
-    enlarged = std::make_shared<core::EnlargedPicture>();
+    enlarged = std::make_shared<api::EnlargedPicture>();
     enlarged->key = key;
     enlarged->pixels = fitted(picture_of(decoded(*picture), kLargeSide), kLargeSide, kLargeSide);
   }
-  change([&](core::Snapshot& s) { s.enlarged = std::move(enlarged); });
+  change([&](api::Snapshot& s) { s.enlarged = std::move(enlarged); });
 }
 
 } // namespace ridge::app

@@ -1,7 +1,7 @@
 // Named system prompts and sampling options, in one file.
 #pragma once
 
-#include "core/view/snapshot.h"
+#include "api/snapshot.h"
 
 #include <string>
 #include <vector>
@@ -9,8 +9,8 @@
 namespace ridge::app {
 
 // Empty if there is no file. Throws Error if it cannot be parsed.
-std::vector<core::Preset> read_presets(const std::string& path);
+std::vector<api::Preset> read_presets(const std::string& path);
 // Creates the folder. Throws Error.
-void write_presets(const std::string& path, const std::vector<core::Preset>& presets);
+void write_presets(const std::string& path, const std::vector<api::Preset>& presets);
 
 } // namespace ridge::app

@@ -10,8 +10,8 @@
 namespace ridge::app {
 namespace {
 
+using api::StepRoofline;
 using core::OpKind;
-using core::StepRoofline;
 
 // "256 → 768, Q6_K", "8 heads of 32 over 100 tokens", "256 wide"
 std::string shape_of(const core::Program& program, const core::Op& op, int64_t past) {
@@ -59,14 +59,14 @@ core::Program repacked(core::Program program, const quant::FormatInfo& format) {
 
 } // namespace
 
-core::Roofs describe_roofs(const measure::RooflineReport& report) {
-  core::Roofs roofs{report.device,
-                    report.ceilings,
-                    report.read(),
-                    report.peak(),
-                    report.peak() / report.read(),
-                    report.peak_name(),
-                    {}};
+api::Roofs describe_roofs(const measure::RooflineReport& report) {
+  api::Roofs roofs{report.device,
+                   report.ceilings,
+                   report.read(),
+                   report.peak(),
+                   report.peak() / report.read(),
+                   report.peak_name(),
+                   {}};
   for (const quant::FormatInfo& format : quant::formats()) roofs.formats.emplace_back(format.name);
   return roofs;
 }

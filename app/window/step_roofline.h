@@ -1,8 +1,8 @@
 // Roofline of a step: measured, or predicted by op_cost.
 #pragma once
 
-#include "core/view/snapshot.h"
-#include "engine/loaded_model.h"
+#include "api/snapshot.h"
+#include "engine/loading/loaded_model.h"
 #include "measure/profile_report.h"
 #include "measure/roofline_report.h"
 
@@ -10,15 +10,15 @@
 
 namespace ridge::app {
 
-core::Roofs describe_roofs(const measure::RooflineReport& report);
+api::Roofs describe_roofs(const measure::RooflineReport& report);
 
 // A decode step of `streams` streams with `past` tokens each. `format` applies where its block size divides the rows
 // (empty: as stored). Times are lower bounds. Throws Error for an unknown format.
-core::StepRoofline predicted_step(const engine::LoadedModel& model, const measure::RooflineReport& roofs, int64_t past,
-                                  int64_t streams, const std::string& format);
+api::StepRoofline predicted_step(const engine::LoadedModel& model, const measure::RooflineReport& roofs, int64_t past,
+                                 int64_t streams, const std::string& format);
 
 // roofs: may be null.
-core::StepRoofline measured_step(const engine::LoadedModel& model, const measure::StepProfile& profile,
-                                 const measure::RooflineReport* roofs);
+api::StepRoofline measured_step(const engine::LoadedModel& model, const measure::StepProfile& profile,
+                                const measure::RooflineReport* roofs);
 
 } // namespace ridge::app

@@ -5,7 +5,7 @@
 #include "core/half.h"
 #include "quant/bit_layout.h"
 #include "quant/code_map.h"
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 #include "quant/error_stats.h"
 
 #include <fmt/format.h>
@@ -47,7 +47,7 @@ std::vector<float> sample_rows(const gguf::Tensor& tensor, int64_t rows) {
   return weights;
 }
 
-void describe(const std::vector<float>& weights, core::TensorStudy& study) {
+void describe(const std::vector<float>& weights, api::TensorStudy& study) {
   double sum = 0, squares = 0;
   study.low = INFINITY;
   study.high = -INFINITY;
@@ -95,8 +95,8 @@ void round_groups(const std::vector<float>& weights, const Grouped& grouped, std
   }
 }
 
-void compare(const std::vector<float>& weights, const std::vector<float>& decoded, const core::TensorStudy& study,
-             core::TensorStudy::Format& tested) {
+void compare(const std::vector<float>& weights, const std::vector<float>& decoded, const api::TensorStudy& study,
+             api::TensorStudy::Format& tested) {
   quant::ErrorStats stats;
   for (int64_t first = 0; first < std::ssize(weights); first += study.cols)
     stats.add_row(weights.data() + first, decoded.data() + first, study.cols, nullptr);
@@ -140,9 +140,9 @@ std::vector<std::vector<float>> levels_of(const quant::FormatInfo& format, const
 } // namespace
 
 void study_tensor(const gguf::File& file, const std::string& name,
-                  const std::function<bool(const core::TensorStudy&)>& publish) {
+                  const std::function<bool(const api::TensorStudy&)>& publish) {
   const gguf::Tensor& tensor = find(file, name);
-  core::TensorStudy study;
+  api::TensorStudy study;
   study.tensor = name;
   study.type = tensor.type.name();
   study.cols = tensor.dims[0];
@@ -166,7 +166,7 @@ void study_tensor(const gguf::File& file, const std::string& name,
     packed.resize(rows * format->row_bytes(study.cols));
     quant::encode_rows(format->type, weights.data(), rows, study.cols, {}, packed.data());
     format->decode(packed.data(), std::ssize(weights), decoded.data());
-    core::TensorStudy::Format tested{std::string(format->name), "", format->bits_per_weight()};
+    api::TensorStudy::Format tested{std::string(format->name), "", format->bits_per_weight()};
     tested.microscope = quant::find_bit_layout(format->type) != nullptr;
     tested.writable = format->stored();
     tested.packable = true;
@@ -178,14 +178,14 @@ void study_tensor(const gguf::File& file, const std::string& name,
   for (const Grouped& grouped : kGrouped) {
     if (study.cols % grouped.weights != 0) continue;
     round_groups(weights, grouped, decoded);
-    core::TensorStudy::Format tested{grouped.name, grouped.meaning, grouped.bits_per_weight()};
+    api::TensorStudy::Format tested{grouped.name, grouped.meaning, grouped.bits_per_weight()};
     compare(weights, decoded, study, tested);
     study.formats.push_back(std::move(tested));
     if (!publish(study)) return;
   }
 }
 
-core::BlockStudy study_block(const gguf::File& file, const core::intent::StudyBlock& wanted) {
+api::BlockStudy study_block(const gguf::File& file, const api::intent::StudyBlock& wanted) {
   const gguf::Tensor& tensor = find(file, wanted.tensor);
   const quant::FormatInfo* format =
       wanted.format.empty() ? tensor.type.format() : quant::find_format(std::string_view(wanted.format));
@@ -196,7 +196,7 @@ core::BlockStudy study_block(const gguf::File& file, const core::intent::StudyBl
   if (cols % size != 0)
     throw_error("{}: rows of {} weights cannot be divided into blocks of {}", wanted.tensor, cols, size);
 
-  core::BlockStudy study;
+  api::BlockStudy study;
   study.tensor = wanted.tensor;
   study.format = format->name;
   study.blocks = tensor.weights() / size;
@@ -219,7 +219,7 @@ core::BlockStudy study_block(const gguf::File& file, const core::intent::StudyBl
   for (const quant::BitField& field : layout->fields)
     study.fields.push_back({field.name, field.meaning, field.first_byte, field.bytes});
   for (int i = 0; i < size; ++i) {
-    core::BlockStudy::Weight weight{original[i], decoded[i], 0, layout->bits_of(i)};
+    api::BlockStudy::Weight weight{original[i], decoded[i], 0, layout->bits_of(i)};
     for (size_t k = 0; k < weight.bits.size(); ++k)
       weight.code |= (study.bytes[weight.bits[k] / 8] >> weight.bits[k] % 8 & 1) << k;
     study.weights.push_back(std::move(weight));
@@ -228,7 +228,7 @@ core::BlockStudy study_block(const gguf::File& file, const core::intent::StudyBl
   return study;
 }
 
-core::SliceStudy study_slice(const gguf::File& file, const core::intent::StudySlice& wanted) {
+api::SliceStudy study_slice(const gguf::File& file, const api::intent::StudySlice& wanted) {
   const gguf::Tensor& tensor = find(file, wanted.tensor);
   const quant::FormatInfo* format =
       wanted.format.empty() ? tensor.type.format() : quant::find_format(std::string_view(wanted.format));
@@ -238,7 +238,7 @@ core::SliceStudy study_slice(const gguf::File& file, const core::intent::StudySl
   if (cols % size != 0)
     throw_error("{}: rows of {} weights cannot be divided into blocks of {}", wanted.tensor, cols, size);
   if (!stored && !quant::can_encode(format->type)) throw_error("{} can be read but not written", format->name);
-  core::SliceStudy study;
+  api::SliceStudy study;
   study.tensor = wanted.tensor;
   study.format = wanted.format;
   study.rows = static_cast<int>(std::min(rows, kSliceRows));

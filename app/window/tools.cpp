@@ -8,26 +8,26 @@
 
 namespace ridge::app {
 
-using core::intent::ToolPermission;
+using api::intent::ToolPermission;
 
 void WindowEngine::start_tools() {
   cancel_ = false;
   if (closing_) return;
-  change([&](core::Snapshot& s) { s.activity = "starting MCP servers"; });
+  change([&](api::Snapshot& s) { s.activity = "starting MCP servers"; });
   toolbox_.start([this](const std::string& line) { tell(line); }, &cancel_);
   show_tools();
 }
 
 void WindowEngine::show_tools() {
   if (loaded_) toolbox_.offer(loaded_->conversation, std::nullopt, [this](const std::string& line) { tell(line); });
-  auto rows = std::make_shared<std::vector<core::ToolRow>>();
+  auto rows = std::make_shared<std::vector<api::ToolRow>>();
   for (const Toolbox::Tool& tool : toolbox_.tools())
     if (tool.offered) rows->push_back({tool.name, tool.server, tool.description, allowed_.contains(tool.name)});
-  change([&](core::Snapshot& s) { s.tools = std::move(rows); });
+  change([&](api::Snapshot& s) { s.tools = std::move(rows); });
 }
 
-void WindowEngine::apply_decision(const core::intent::AnswerTool& decision) {
-  change([&](core::Snapshot& s) {
+void WindowEngine::apply_decision(const api::intent::AnswerTool& decision) {
+  change([&](api::Snapshot& s) {
     if (!s.tool_question || s.tool_question->number != decision.number) return; // outdated
     s.tool_question = nullptr;
     decision_ = decision.may;
@@ -37,11 +37,11 @@ void WindowEngine::apply_decision(const core::intent::AnswerTool& decision) {
 
 bool WindowEngine::is_allowed(const Toolbox::Tool& tool, const text::ToolCall& call) {
   if (allowed_.contains(tool.name)) return true;
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     decision_.reset();
     s.activity = "waiting for your answer";
-    s.tool_question = std::make_shared<core::ToolQuestion>(
-        core::ToolQuestion{++tool_questions_, tool.server, core::printable(tool.own_name), call.arguments});
+    s.tool_question = std::make_shared<api::ToolQuestion>(
+        api::ToolQuestion{++tool_questions_, tool.server, core::printable(tool.own_name), call.arguments});
   });
   std::optional<ToolPermission> decision;
   {
@@ -49,7 +49,7 @@ bool WindowEngine::is_allowed(const Toolbox::Tool& tool, const text::ToolCall& c
     decided_.wait(lock, [&] { return decision_ || cancel_; });
     decision = decision_;
   }
-  change([](core::Snapshot& s) { s.tool_question = nullptr; }); // if interrupted
+  change([](api::Snapshot& s) { s.tool_question = nullptr; }); // if interrupted
   if (decision == ToolPermission::always) {
     allowed_.insert(tool.name);
     show_tools();
@@ -59,7 +59,7 @@ bool WindowEngine::is_allowed(const Toolbox::Tool& tool, const text::ToolCall& c
 
 std::string WindowEngine::result_of(const Toolbox::Tool& tool, const text::ToolCall& call) {
   if (!is_allowed(tool, call)) return cancel_ ? kStopped : kDeclined;
-  change([&](core::Snapshot& s) { s.activity = fmt::format("waiting for {}", tool.server); });
+  change([&](api::Snapshot& s) { s.activity = fmt::format("waiting for {}", tool.server); });
   const auto notice = [this](const std::string& line) { tell(line); };
   try {
     std::string result =
@@ -74,12 +74,12 @@ std::string WindowEngine::result_of(const Toolbox::Tool& tool, const text::ToolC
 bool WindowEngine::call_tools(const std::vector<text::ToolCall>& calls) {
   for (const text::ToolCall& call : calls) {
     const Toolbox::Tool* tool = toolbox_.find(call.name);
-    core::ChatMessage shown;
+    api::ChatMessage shown;
     shown.call = tool ? call_line(*tool, call.arguments) : core::printable(call.name);
     shown.text = cancel_ ? kStopped : tool ? result_of(*tool, call) : "There is no such tool.";
     loaded_->conversation.add_result(call, shown.text);
     tree_.add(std::move(shown), loaded_->conversation.messages().back());
-    change([&](core::Snapshot& s) { s.messages = tree_.shown(); });
+    change([&](api::Snapshot& s) { s.messages = tree_.shown(); });
   }
   return !cancel_;
 }

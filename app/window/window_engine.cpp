@@ -5,9 +5,9 @@
 #include "app/window/model_facts.h"
 #include "app/window/presets.h"
 #include "app/window/recent_files.h"
-#include "app/window/window_words.h"
-#include "core/cache/rings.h"
+#include "app/window_words.h"
 #include "core/error.h"
+#include "core/rings.h"
 #include "engine/options.h"
 #include "engine/sampling_defaults.h"
 #include "engine/speculation/speculation.h"
@@ -22,14 +22,20 @@
 
 namespace ridge::app {
 
-namespace intent = core::intent;
-using core::EngineState;
+namespace intent = api::intent;
+using api::EngineState;
 
 namespace {
 
 constexpr auto kPublishInterval = std::chrono::milliseconds(10);
 
 gguf::File open_file(const std::string& path) { return path.empty() ? models::open_guide() : gguf::File::open(path); }
+
+std::vector<api::AdapterOption> adapters_to_serve(const std::vector<api::AdapterRow>& rows) {
+  std::vector<api::AdapterOption> adapters;
+  for (const api::AdapterRow& row : rows) adapters.push_back({row.path, row.on ? row.scale : 0});
+  return adapters;
+}
 
 template <class... Handlers>
 struct Match : Handlers... {
@@ -42,15 +48,16 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
     : setup_(std::move(setup)), wake_(std::move(wake)), requested_sampling_(setup_.request.sampling),
       toolbox_(setup_.mcp), store_(setup_.conversation_folder) {
   const std::string given = std::exchange(setup_.model.mmproj, {});
+  adapters_[setup_.model.model] = std::exchange(setup_.model.adapters, {});
   options_ = setup_.model;
   state_.system_prompt = setup_.request.system;
   state_.sampling = setup_.request.sampling.params;
   state_.max_tokens = setup_.request.sampling.max_tokens;
-  state_.job_choices = std::make_shared<core::JobChoices>(job_choices());
-  state_.jobs = std::make_shared<std::vector<core::Job>>();
-  state_.serving = std::make_shared<core::Serving>();
-  state_.sequences = std::make_shared<core::Sequences>();
-  state_.picture_facts = std::make_shared<core::PictureFactsByKey>();
+  state_.job_choices = std::make_shared<api::JobChoices>(job_choices());
+  state_.jobs = std::make_shared<std::vector<api::Job>>();
+  state_.serving = std::make_shared<api::Serving>();
+  state_.sequences = std::make_shared<api::Sequences>();
+  state_.picture_facts = std::make_shared<api::PictureFactsByKey>();
   state_.recent = recent_files();
   state_.options = options_;
   list_conversations(state_);
@@ -66,13 +73,13 @@ WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
     ++state_.error_number;
   }
   state_.no_microphone = media::Microphone::problem();
-  published_ = std::make_shared<core::Snapshot>(state_);
+  published_ = std::make_shared<api::Snapshot>(state_);
   jobs_ = std::make_unique<JobQueue>(
-      [this](JobQueue::Jobs jobs) { change([&](core::Snapshot& s) { s.jobs = std::move(jobs); }); },
-      setup_.model.device, setup_.model.threads);
+      [this](JobQueue::Jobs jobs) { change([&](api::Snapshot& s) { s.jobs = std::move(jobs); }); }, setup_.model.device,
+      setup_.model.threads);
   server_ = std::make_unique<WindowServer>(
       server::ModelSetup{setup_.model, setup_.request.sampling, setup_.request.chat_template, setup_.prefixes},
-      [this](auto serving) { change([&](core::Snapshot& s) { s.serving = std::move(serving); }); });
+      [this](auto serving) { change([&](api::Snapshot& s) { s.serving = std::move(serving); }); });
   worker_.push([this, given] { guarded([&] { load(setup_.model.model, given); }, true); });
   if (!toolbox_.empty()) worker_.push([this] { guarded([&] { start_tools(); }, true); });
   if (setup_.model.model.empty()) list_worker_.push([this] { guarded([&] { offer_first_models(); }, false); });
@@ -91,7 +98,7 @@ WindowEngine::~WindowEngine() {
     worker->stop(); // first: it may wait for the picture worker
 }
 
-std::shared_ptr<const core::Snapshot> WindowEngine::snapshot() const {
+std::shared_ptr<const api::Snapshot> WindowEngine::snapshot() const {
   const std::lock_guard lock(mutex_);
   return published_;
 }
@@ -104,20 +111,20 @@ void WindowEngine::stop_answer() {
   decided_.notify_all();
 }
 
-void WindowEngine::change(const std::function<void(core::Snapshot&)>& how, Publish when) {
+void WindowEngine::change(const std::function<void(api::Snapshot&)>& how, Publish when) {
   const auto now = std::chrono::steady_clock::now();
   {
     const std::lock_guard lock(mutex_);
     how(state_);
     if (when == Publish::soon && now - published_at_ < kPublishInterval) return;
-    published_ = std::make_shared<core::Snapshot>(state_);
+    published_ = std::make_shared<api::Snapshot>(state_);
     published_at_ = now;
   }
   wake_();
 }
 
 void WindowEngine::fail(const std::string& error) {
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     s.error = in_window_words(error);
     ++s.error_number;
   });
@@ -125,7 +132,7 @@ void WindowEngine::fail(const std::string& error) {
 
 void WindowEngine::tell(const std::string& notice) {
   constexpr size_t kKept = 8;
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     if (s.notices.size() == kKept) s.notices.erase(s.notices.begin());
     s.notices.push_back(in_window_words(notice));
     ++s.notice_number;
@@ -138,7 +145,7 @@ void WindowEngine::guarded(const std::function<void()>& work, bool of_engine) {
   } catch (const std::bad_alloc&) {
     fail("out of memory");
   } catch (const kernels::cuda::DeviceFailed& error) {
-    change([](core::Snapshot& s) { s.gpu_failed = true; });
+    change([](api::Snapshot& s) { s.gpu_failed = true; });
     fail(error.what());
   } catch (const Error& error) {
     fail(error.what());
@@ -146,13 +153,13 @@ void WindowEngine::guarded(const std::function<void()>& work, bool of_engine) {
     fail(fmt::format("internal error, please report it: {}", error.what()));
   }
   if (of_engine)
-    change([&](core::Snapshot& s) {
+    change([&](api::Snapshot& s) {
       s.state = s.model ? EngineState::idle : EngineState::failed;
       s.activity.clear();
     });
 }
 
-void WindowEngine::send(core::Intent intent) {
+void WindowEngine::send(api::Intent intent) {
   if (std::holds_alternative<intent::Stop>(intent)) {
     stop_answer();
   } else if (const auto* decision = std::get_if<intent::AnswerTool>(&intent)) {
@@ -175,9 +182,10 @@ void WindowEngine::send(core::Intent intent) {
   } else if (const auto* old = std::get_if<intent::ForgetJob>(&intent)) {
     jobs_->forget(old->id);
   } else if (const auto* server = std::get_if<intent::StartServer>(&intent)) {
-    const std::shared_ptr<const core::Snapshot> now = snapshot();
+    const std::shared_ptr<const api::Snapshot> now = snapshot();
     if (now->model)
-      server_->start(*server, now->model->built_in ? "" : now->model->path, now->encoder_open ? now->encoder : "");
+      server_->start(*server, now->model->built_in ? "" : now->model->path, now->encoder_open ? now->encoder : "",
+                     adapters_to_serve(now->adapters));
   } else if (std::holds_alternative<intent::StopServer>(intent)) {
     server_->stop();
   } else if (std::holds_alternative<intent::Tokenize>(intent) || std::holds_alternative<intent::StudyBlock>(intent) ||
@@ -206,13 +214,13 @@ void WindowEngine::send(core::Intent intent) {
   }
 }
 
-void WindowEngine::handle(const core::Intent& wanted) {
+void WindowEngine::handle(const api::Intent& wanted) {
   guarded(
       [&] {
         if (const auto* open = std::get_if<intent::OpenModel>(&wanted)) return open_with(*open);
         if (std::holds_alternative<intent::UseCpu>(wanted)) {
           setup_.model.device = "cpu";
-          return open_model(path_, open_file(path_), encoder_, loaded_ && loaded_->model.pictures);
+          return reopen();
         }
         if (!loaded_) return; // reported already
         std::visit(Match{
@@ -232,11 +240,15 @@ void WindowEngine::handle(const core::Intent& wanted) {
                        [&](const intent::DeleteConversation& d) { delete_conversation(d.id); },
                        [&](const intent::SetSystemPrompt& system) { set_system(system.text); },
                        [&](const intent::KeepChoices& choices) {
-                         change([&](core::Snapshot& s) { s.keep_choices = choices.keep; });
+                         change([&](api::Snapshot& s) { s.keep_choices = choices.keep; });
                        },
                        [&](const intent::MeasureRoofs&) { measure_roofs(); },
                        [&](const intent::MeasureStep& step) { measure_step(step.past); },
                        [&](const intent::SetSampling& sampling) { set_sampling(sampling); },
+                       [&](const intent::Compact&) { compact(); },
+                       [&](const intent::AddAdapter& added) { add_adapter(added.path); },
+                       [&](const intent::RemoveAdapter& removed) { remove_adapter(removed.number); },
+                       [&](const intent::ScaleAdapter& scaled) { scale_adapter(scaled); },
                        [](const auto&) {},
                    },
                    wanted);
@@ -247,8 +259,8 @@ void WindowEngine::handle(const core::Intent& wanted) {
 // Options changed by the user stay for other models.
 void WindowEngine::set_sampling(const intent::SetSampling& wanted) {
   core::validate(wanted.params);
-  core::SamplingOptions& sampling = setup_.request.sampling;
-  core::SamplingOptions changed = sampling;
+  api::SamplingOptions& sampling = setup_.request.sampling;
+  api::SamplingOptions changed = sampling;
   changed.params = wanted.params;
   changed.max_tokens = wanted.max_tokens;
   for (const engine::SamplingSetting& setting : engine::sampling_settings()) {
@@ -259,7 +271,7 @@ void WindowEngine::set_sampling(const intent::SetSampling& wanted) {
       requested_sampling_.chosen.emplace_back(setting.name);
   }
   sampling = changed;
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     s.sampling = wanted.params;
     s.max_tokens = wanted.max_tokens;
   });
@@ -278,14 +290,17 @@ void WindowEngine::load(const std::string& path, const std::string& encoder) {
   gguf::File file = open_file(path);
   if (loaded_ && file.get_string("general.architecture", "") == "clip")
     return open_model(path_, open_file(path_), path, true);
+  if (loaded_ && file.get_string("general.type", "") == "adapter") return add_adapter(path);
   const bool found = encoder.empty() && !path.empty();
   open_model(path, std::move(file),
              found ? encoder_beside(path, [this](const std::string& line) { tell(line); }) : encoder, !encoder.empty());
 }
 
+void WindowEngine::reopen() { open_model(path_, open_file(path_), encoder_, loaded_ && loaded_->model.pictures); }
+
 // Settings are discarded if opening fails.
 void WindowEngine::open_with(const intent::OpenModel& wanted) {
-  const core::ModelOptions before = setup_.model;
+  const api::ModelOptions before = setup_.model;
   if (wanted.options) setup_.model = with_settings(setup_.model, *wanted.options);
   try {
     engine::check_speculation(setup_.model);
@@ -294,12 +309,12 @@ void WindowEngine::open_with(const intent::OpenModel& wanted) {
     setup_.model = before;
     throw;
   }
-  change([&](core::Snapshot& s) { s.options = setup_.model; });
+  change([&](api::Snapshot& s) { s.options = setup_.model; });
 }
 
 void WindowEngine::open_model(const std::string& path, gguf::File file, const std::string& encoder, bool with_encoder) {
   const std::string name = path.empty() ? "the built-in guide" : path;
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     s.state = EngineState::loading;
     s.activity = fmt::format("opening {}", with_encoder ? encoder : name);
     s.notices.clear();
@@ -307,20 +322,19 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
   const engine::LoadSteps steps = {
       [this](std::string_view what, int64_t done, int64_t total) {
         if (total <= 0) return;
-        change([&](core::Snapshot& s) { s.activity = fmt::format("{} {} %", what, 100 * done / total); },
-               Publish::soon);
+        change([&](api::Snapshot& s) { s.activity = fmt::format("{} {} %", what, 100 * done / total); }, Publish::soon);
       },
       [this](const std::string& line) { tell(line); }};
   WindowSetup setup = setup_;
-  if (path != setup.model.model) setup.model.adapters.clear(); // adapters belong to the first model
+  if (const auto known = adapters_.find(path); known != adapters_.end()) setup.model.adapters = known->second;
   if (with_encoder) setup.model.mmproj = encoder;
   auto loaded = std::make_shared<Loaded>(engine::open_generating(std::move(file), setup.model), setup, steps);
   loaded->model.need_tokenizer();
   continue_conversation(*loaded);
   toolbox_.offer(loaded->conversation, std::nullopt, steps.note);
-  auto facts = std::make_shared<core::ModelFacts>(model_facts(loaded->model));
+  auto facts = std::make_shared<api::ModelFacts>(model_facts(loaded->model));
   facts->built_in = path.empty();
-  core::SamplingOptions sampling = requested_sampling_;
+  api::SamplingOptions sampling = requested_sampling_;
   engine::take_model_defaults(sampling, loaded->model.file, steps.note);
   if (facts->built_in) facts->label = "the guide";
   const auto vocabulary = std::make_shared<const std::vector<std::string>>(display_vocabulary(loaded->model));
@@ -333,15 +347,16 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
   tree_.forget_choices();
   setup_.request.sampling = sampling;
   auto previous = loaded; // destroyed after the lock, for which the window waits
-  change([&](core::Snapshot& s) {
+  change([&](api::Snapshot& s) {
     loaded_.swap(previous);
     s.gpu_failed = false;
     s.sampling = sampling.params;
     s.model = facts;
+    s.adapters = rows_of_adapters(*loaded_);
     s.vocabulary = vocabulary;
     s.keep_choices = loaded->device == engine::Device::cpu;
-    for (core::ChatMessage& message : s.messages) message.choices = nullptr; // the vocabulary may differ
-    auto pictures = std::make_shared<core::PictureFactsByKey>(*s.picture_facts);
+    for (api::ChatMessage& message : s.messages) message.choices = nullptr; // the vocabulary may differ
+    auto pictures = std::make_shared<api::PictureFactsByKey>(*s.picture_facts);
     for (auto& [key, known] : *pictures) known.tokens = known.seconds = 0; // the encoder may differ
     s.picture_facts = std::move(pictures);
     s.encoder = encoder;
@@ -366,10 +381,10 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
   if (roof <= 0) measure_roof_when_idle();
   if (path.empty() || !setup_.remember_files) return;
   remember_file(path);
-  change([](core::Snapshot& s) { s.recent = recent_files(); });
+  change([](api::Snapshot& s) { s.recent = recent_files(); });
 }
 
-void WindowEngine::study(const core::Intent& wanted) {
+void WindowEngine::study(const api::Intent& wanted) {
   std::shared_ptr<Loaded> loaded;
   {
     const std::lock_guard lock(mutex_);
@@ -380,27 +395,27 @@ void WindowEngine::study(const core::Intent& wanted) {
   guarded(
       [&] {
         if (const auto* text = std::get_if<intent::Tokenize>(&wanted)) {
-          auto tokenized = std::make_shared<core::Tokenized>(tokenize_for_display(loaded->model, text->text));
-          change([&](core::Snapshot& s) {
+          auto tokenized = std::make_shared<api::Tokenized>(tokenize_for_display(loaded->model, text->text));
+          change([&](api::Snapshot& s) {
             if (still_open()) s.tokenized = std::move(tokenized);
           });
         } else if (const auto* step = std::get_if<intent::PredictStep>(&wanted)) {
           predict(*loaded, *step);
         } else if (const auto* tensor = std::get_if<intent::StudyTensor>(&wanted)) {
-          study_tensor(loaded->model.file, tensor->tensor, [&](const core::TensorStudy& study) {
-            change([&](core::Snapshot& s) {
-              if (still_open()) s.tensor = std::make_shared<core::TensorStudy>(study);
+          study_tensor(loaded->model.file, tensor->tensor, [&](const api::TensorStudy& study) {
+            change([&](api::Snapshot& s) {
+              if (still_open()) s.tensor = std::make_shared<api::TensorStudy>(study);
             });
             return studies_waiting_ == 0;
           });
         } else if (const auto* block = std::get_if<intent::StudyBlock>(&wanted)) {
-          auto study = std::make_shared<core::BlockStudy>(study_block(loaded->model.file, *block));
-          change([&](core::Snapshot& s) {
+          auto study = std::make_shared<api::BlockStudy>(study_block(loaded->model.file, *block));
+          change([&](api::Snapshot& s) {
             if (still_open()) s.block = std::move(study);
           });
         } else if (const auto* piece = std::get_if<intent::StudySlice>(&wanted)) {
-          auto study = std::make_shared<core::SliceStudy>(study_slice(loaded->model.file, *piece));
-          change([&](core::Snapshot& s) {
+          auto study = std::make_shared<api::SliceStudy>(study_slice(loaded->model.file, *piece));
+          change([&](api::Snapshot& s) {
             if (still_open()) s.slice = std::move(study);
           });
         }

@@ -4,6 +4,7 @@
 // encodes pictures of the unsent message. Jobs and the server have separate threads.
 #pragma once
 
+#include "api/snapshot.h"
 #include "app/jobs.h"
 #include "app/mcp/toolbox.h"
 #include "app/window/conversations/conversation_store.h"
@@ -11,8 +12,7 @@
 #include "app/window/window_server.h"
 #include "app/window/worker.h"
 #include "core/clock.h"
-#include "core/view/snapshot.h"
-#include "engine/conversation.h"
+#include "engine/chat/conversation.h"
 #include "engine/options.h"
 #include "engine/pictures/picture_shelf.h"
 #include "measure/roofline_report.h"
@@ -22,6 +22,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,10 +34,10 @@
 namespace ridge::app {
 
 struct WindowSetup {
-  core::ModelOptions model;
-  core::GenerateRequest request; // unset sampling options come from the model
+  api::ModelOptions model;
+  api::GenerateRequest request; // unset sampling options come from the model
   McpOptions mcp;
-  core::PrefixOptions prefixes; // for closed conversations
+  api::PrefixOptions prefixes; // for closed conversations
   // Creates a model's executor; empty: the default.
   std::function<engine::Device(engine::LoadedModel&, const core::ExecutorConfig&, const std::string& device,
                                const engine::Placement&)>
@@ -53,41 +54,55 @@ class WindowEngine {
   WindowEngine(WindowSetup setup, std::function<void()> wake);
   ~WindowEngine();
 
-  void send(core::Intent intent);
-  std::shared_ptr<const core::Snapshot> snapshot() const;
+  void send(api::Intent intent);
+  std::shared_ptr<const api::Snapshot> snapshot() const;
 
  private:
   struct Loaded;
   class SpeedMeter;
 
-  void handle(const core::Intent& intent);
+  void handle(const api::Intent& intent);
   // Loads a model with an optional encoder, or an encoder for the open model.
   void load(const std::string& path, const std::string& encoder = {});
-  void open_with(const core::intent::OpenModel& wanted);
+  void open_with(const api::intent::OpenModel& wanted);
+  void reopen();
   // `encoder` is opened (with_encoder) or left for open_encoder().
   void open_model(const std::string& path, gguf::File file, const std::string& encoder, bool with_encoder);
-  void set_sampling(const core::intent::SetSampling& wanted);
-  void study(const core::Intent& intent);
-  void predict(const Loaded& loaded, const core::intent::PredictStep& wanted);
+  void set_sampling(const api::intent::SetSampling& wanted);
+  void study(const api::Intent& intent);
+
+  // adapters.cpp
+  void add_adapter(const std::string& path);
+  void remove_adapter(size_t number);
+  void scale_adapter(const api::intent::ScaleAdapter& wanted);
+  void open_with_adapters(std::vector<api::AdapterOption> wanted);
+  std::vector<api::AdapterRow> rows_of_adapters(const Loaded& loaded) const;
+  void use_adapters_of(const StoredConversation& stored);
+  void give_adapters(StoredConversation& stored) const;
+  const api::GenerateRequest& request_with_adapters();
+  void predict(const Loaded& loaded, const api::intent::PredictStep& wanted);
 
   // answers.cpp
   // A copy of the messages, to restore them after a failure.
   struct Messages {
-    std::vector<core::ChatMessage> shown;
+    std::vector<api::ChatMessage> shown;
     MessageTree tree;
-    core::MessagePictures unsent;
+    api::MessagePictures unsent;
   };
   Messages messages() const;
   // Opens the encoder if any of these messages have pictures.
-  void need_encoder(std::span<const core::ChatMessage> kept, const core::MessagePictures& sent);
+  void need_encoder(std::span<const api::ChatMessage> kept, const api::MessagePictures& sent);
   void send_message(const std::string& text);
   void append_and_answer(const std::string& text, const Messages& before);
   std::vector<text::ToolCall> write_answer(); // returns its tool calls
   void answer(const Messages& before);        // `before`: restored on failure
-  void regenerate(const core::intent::Regenerate& wanted);
+  engine::TextSink shown_while_written(SpeedMeter& meter);
+  std::function<void(std::span<const int32_t>)> shown_while_forming(SpeedMeter& meter);
+  void compact();
+  void regenerate(const api::intent::Regenerate& wanted);
   void edit(size_t message, const std::string& text);
-  void show_speed(core::Snapshot& s, SpeedMeter& meter) const;
-  static std::shared_ptr<const core::Sequences> sequences_of(const Loaded& loaded);
+  void show_speed(api::Snapshot& s, SpeedMeter& meter, const engine::Usage& generation) const;
+  static std::shared_ptr<const api::Sequences> sequences_of(const Loaded& loaded);
 
   void stop_answer();
 
@@ -98,12 +113,12 @@ class WindowEngine {
   bool call_tools(const std::vector<text::ToolCall>& calls);
   std::string result_of(const Toolbox::Tool& tool, const text::ToolCall& call);
   bool is_allowed(const Toolbox::Tool& tool, const text::ToolCall& call); // asks the user if that is undecided
-  void apply_decision(const core::intent::AnswerTool& decision);
+  void apply_decision(const api::intent::AnswerTool& decision);
 
   // pictures.cpp
   using Shelf = std::shared_ptr<engine::PictureShelf>; // null: no pictures
-  using Picture = std::shared_ptr<const core::MessagePicture>;
-  void add_picture(const core::intent::AddPicture& wanted);
+  using Picture = std::shared_ptr<const api::MessagePicture>;
+  void add_picture(const api::intent::AddPicture& wanted);
   void remove_picture(const std::string& key);
   void edit_pictures(size_t message);
   void enlarge_picture(const std::string& key);
@@ -112,26 +127,26 @@ class WindowEngine {
   void read_missing_picture_facts();
   void read_picture_facts(const Picture& picture);
   void store_picture_facts(const Picture& picture, const media::Medium& medium);
-  void change_facts(const std::string& key, const std::function<void(core::PictureFacts&)>& how);
+  void change_facts(const std::string& key, const std::function<void(api::PictureFacts&)>& how);
   void forget_unused_pictures();
   Shelf shelf() const;
   void open_encoder(); // may reopen the model. Throws Error if it has none.
-  void encode_ahead(const core::MessagePicture& picture);
-  std::shared_ptr<const engine::ShelvedPicture> encode(const Shelf& shelf, const core::MessagePicture& picture);
+  void encode_ahead(const api::MessagePicture& picture);
+  std::shared_ptr<const engine::ShelvedPicture> encode(const Shelf& shelf, const api::MessagePicture& picture);
   // Puts placeholders into the messages. The caller holds the result until the answer ends.
   using EncodedPictures = std::vector<std::shared_ptr<const engine::ShelvedPicture>>;
   EncodedPictures put_pictures();
 
   // load_settings.cpp
-  static core::ModelOptions with_settings(core::ModelOptions options, const core::ModelOptions& wanted);
-  void fit_model(const core::intent::FitModel& wanted);
+  static api::ModelOptions with_settings(api::ModelOptions options, const api::ModelOptions& wanted);
+  void fit_model(const api::intent::FitModel& wanted);
   void save_preset(const std::string& name);
   void delete_preset(const std::string& name);
-  void store_presets(std::vector<core::Preset> presets);
+  void store_presets(std::vector<api::Preset> presets);
   void use_preset(const std::string& name);
 
   // local_models.cpp
-  void list_models(const core::ModelOptions& options);
+  void list_models(const api::ModelOptions& options);
   void offer_first_models();
 
   // conversations.cpp
@@ -140,17 +155,18 @@ class WindowEngine {
   void delete_conversation(const std::string& id);
   void set_system(const std::string& text);
   void show_path();
-  void show_version(const core::intent::ShowVersion& wanted);
-  void edit_answer(const core::intent::EditAnswer& wanted);
+  void show_context();
+  void show_version(const api::intent::ShowVersion& wanted);
+  void edit_answer(const api::intent::EditAnswer& wanted);
   void search_conversations(const std::string& text);
   void export_conversation(const std::string& path);
   void continue_conversation(Loaded& loaded) const; // gives the messages to a newly loaded model
-  void begin_conversation(const core::ChatMessage& question);
+  void begin_conversation(const api::ChatMessage& question);
   void give_messages(StoredConversation& stored) const;
   StoredConversation* conversation_for_change(const std::string& id); // the conversation or a copy; nullptr: none
   void save_conversation();
   void abandon_conversation(); // when its first question failed
-  void list_conversations(core::Snapshot& s) const;
+  void list_conversations(api::Snapshot& s) const;
 
   // measurements.cpp
   void measure_roofs();
@@ -166,7 +182,7 @@ class WindowEngine {
 
   // Changes the state under the lock and publishes it; `soon` is rate-limited.
   enum class Publish { now, soon };
-  void change(const std::function<void(core::Snapshot&)>& how, Publish when = Publish::now);
+  void change(const std::function<void(api::Snapshot&)>& how, Publish when = Publish::now);
   void fail(const std::string& error);
   void tell(const std::string& notice);
   // Runs `work`; an Error becomes the snapshot's error.
@@ -178,11 +194,12 @@ class WindowEngine {
   std::atomic<int> studies_waiting_ = 0;          // above one: the running study stops
   std::atomic<int> fits_waiting_ = 0;             // only the last one counts
   std::shared_ptr<media::Microphone> microphone_; // while it listens
-  core::ModelOptions options_;
-  // Only the worker uses the next ten.
-  core::SamplingOptions requested_sampling_; // without the model's recommendations
-  std::string path_;                         // empty: the guide
-  std::string encoder_;                      // empty: none
+  api::ModelOptions options_;
+  // Only the worker uses the next eleven.
+  api::SamplingOptions requested_sampling_;                         // without the model's recommendations
+  std::string path_;                                                // empty: the guide
+  std::string encoder_;                                             // empty: none
+  std::map<std::string, std::vector<api::AdapterOption>> adapters_; // by the model's path
   bool deletion_reported_ = false;
   double seconds_before_ = 0; // of generation, in earlier answers
   Toolbox toolbox_;
@@ -192,13 +209,13 @@ class WindowEngine {
   MessageTree tree_;
 
   mutable std::mutex mutex_; // guards the members below
-  core::Snapshot state_;
-  std::shared_ptr<const core::Snapshot> published_;
+  api::Snapshot state_;
+  std::shared_ptr<const api::Snapshot> published_;
   std::chrono::steady_clock::time_point published_at_;
   std::shared_ptr<Loaded> loaded_;
   std::shared_ptr<const measure::RooflineReport> roofs_; // guards roofs_
   std::string roofs_of_;
-  std::optional<core::intent::ToolPermission> decision_;
+  std::optional<api::intent::ToolPermission> decision_;
   std::condition_variable decided_;
 
   // Last: their threads use the members above.

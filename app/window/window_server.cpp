@@ -1,10 +1,10 @@
 #include "app/window/window_server.h"
 
 #include "app/window/model_facts.h"
-#include "core/cache/rings.h"
 #include "core/error.h"
+#include "core/rings.h"
+#include "server/models/service.h"
 #include "server/server.h"
-#include "server/service.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 
 namespace ridge::app {
 
-using core::Serving;
+using api::Serving;
 
 namespace {
 
@@ -67,15 +67,16 @@ Serving state_of(server::ModelService& service, const std::string& address) {
 
 WindowServer::~WindowServer() { stop(); }
 
-void WindowServer::start(const core::intent::StartServer& wanted, const std::string& path, const std::string& encoder) {
+void WindowServer::start(const api::intent::StartServer& wanted, const std::string& path, const std::string& encoder,
+                         const std::vector<api::AdapterOption>& adapters) {
   const std::scoped_lock lock(mutex_);
   thread_.request_stop();
   // The old server stops on the new thread, so that the caller does not wait.
-  thread_ = std::jthread(
-      [this, served = Served{wanted, path, encoder}, before = std::move(thread_)](const std::stop_token& stop) mutable {
-        if (before.joinable()) before.join();
-        run(stop, served);
-      });
+  thread_ = std::jthread([this, served = Served{wanted, path, encoder, adapters},
+                          before = std::move(thread_)](const std::stop_token& stop) mutable {
+    if (before.joinable()) before.join();
+    run(stop, served);
+  });
 }
 
 void WindowServer::stop() {
@@ -100,13 +101,13 @@ void WindowServer::run(const std::stop_token& stop, const Served& served) {
 }
 
 void WindowServer::serve(const std::stop_token& stop, const Served& served) {
-  const auto& [wanted, path, encoder] = served;
+  const auto& [wanted, path, encoder, adapters] = served;
   Serving state = {.state = Serving::State::starting};
   show_(std::make_shared<Serving>(state));
   server::ModelSetup setup = setup_;
   setup.parallel = wanted.parallel;
   const auto silent = [](const std::string&) {};
-  if (path != setup.model.model) setup.model.adapters.clear();
+  setup.model.adapters = adapters;
   setup.model.mmproj = encoder;
   server::ServedModel model(server::open_served(path, setup.model, {}), setup,
                             path.empty() ? "guide" : server::model_name(path), {.note = silent}, silent);

@@ -1,11 +1,11 @@
 // Plans all tensors, builds the model's Program with their shapes as a check, writes row by row.
-#include "convert/import/config.h"
-#include "convert/import/drafts/eagle.h"
+#include "convert/import/config/config.h"
+#include "convert/import/config/generation.h"
+#include "convert/import/config/names.h"
+#include "convert/import/eagle.h"
 #include "convert/import/encoders/fields.h"
 #include "convert/import/encoders/plan.h"
-#include "convert/import/generation.h"
 #include "convert/import/import.h"
-#include "convert/import/names.h"
 #include "convert/import/peft.h"
 #include "convert/import/plan.h"
 #include "convert/import/tokenizers/tokenizer.h"
@@ -156,7 +156,7 @@ void set_types(PlannedFile& file, std::initializer_list<std::string_view> matrix
 
 class Conversion {
  public:
-  explicit Conversion(const core::ConvertRequest& request)
+  explicit Conversion(const api::ConvertRequest& request)
       : request_(request), type_(parse_type(request.type)), files_(request.input),
         text_(begin_metadata("model", request.input)), tensors_(gguf::Safetensors::open(request.input)),
         config_(read_config(files_, text_, &tensors_)) {
@@ -192,6 +192,7 @@ class Conversion {
       auto plan = std::make_unique<Plan>(tensors_, config_, type_);
       plan->run();
       for (const auto& [key, values] : plan->numbers) text_.set(key, values);
+      for (const auto& [key, values] : plan->lists) text_.set(key, values);
       if (config_.is_eagle()) read_eagle_target(config_, tensors_, request_.base, text_);
       check_model(text_, *plan, config_, request_.input);
       return plan;
@@ -209,12 +210,13 @@ class Conversion {
   using Families = std::vector<const EncoderFamily*>;
   Families wanted_families() {
     Families found;
-    if (!request_.text_only)
+    if (!request_.text_only) {
       for (const Media media : {Media::picture, Media::sound})
         if (const EncoderFamily* family = find_family(config_, media); family && has_encoder(*family, tensors_))
           found.push_back(family);
         else if (const char* what = left_out(media))
           config_.notes.push_back(fmt::format("the {} encoder is left out: it is missing or not supported", what));
+    }
     if (found.empty() && (!request_.mmproj.empty() || request_.output.empty()))
       throw_error("{}: {} has no image or audio encoder that can be converted", request_.input,
                   core::printable(config_.hf_class));
@@ -296,7 +298,7 @@ class Conversion {
     report_.notes = std::move(config_.notes);
   }
 
-  const core::ConvertRequest& request_;
+  const api::ConvertRequest& request_;
   const std::optional<quant::Type> type_;
   JsonFiles files_;
   gguf::Metadata text_;
@@ -308,13 +310,13 @@ class Conversion {
 
 } // namespace
 
-std::string mmproj_path(const core::ConvertRequest& request) {
+std::string mmproj_path(const api::ConvertRequest& request) {
   if (!request.mmproj.empty() || request.output.empty()) return request.mmproj;
   const std::filesystem::path output = request.output;
   return (output.parent_path() / ("mmproj-" + output.filename().string())).string();
 }
 
-ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress& progress) {
+ConvertReport convert(const api::ConvertRequest& request, const ConvertProgress& progress) {
   if (is_peft_folder(request.input)) return convert_peft(request);
   if (request.output.empty() && request.mmproj.empty())
     throw Error("convert: give the output file with -o, or the output file for the encoders with --mmproj",

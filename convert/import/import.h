@@ -1,7 +1,7 @@
 // Hugging Face checkpoints to GGUF.
 #pragma once
 
-#include "core/requests.h"
+#include "api/requests.h"
 
 #include <cstdint>
 #include <functional>
@@ -22,7 +22,7 @@ struct ConvertReport {
 };
 
 // Default: "mmproj-" and the name of request.output.
-std::string mmproj_path(const core::ConvertRequest& request);
+std::string mmproj_path(const api::ConvertRequest& request);
 
 // Writes complete files or none. Memory: a few times the largest matrix's piece, plus 300 MB.
 //
@@ -31,6 +31,6 @@ std::string mmproj_path(const core::ConvertRequest& request);
 //
 // Throws Error for unknown types and missing, inconsistent or unsupported input. `progress` may be empty, or throw to
 // cancel.
-ConvertReport convert(const core::ConvertRequest& request, const ConvertProgress& progress = {});
+ConvertReport convert(const api::ConvertRequest& request, const ConvertProgress& progress = {});
 
 } // namespace ridge::convert::import

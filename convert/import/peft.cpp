@@ -1,16 +1,16 @@
 #include "convert/import/peft.h"
 
-#include "convert/import/config.h"
+#include "convert/import/config/config.h"
+#include "convert/import/config/names.h"
 #include "convert/import/matrices/matrix.h"
-#include "convert/import/names.h"
-#include "convert/import/rows.h"
+#include "convert/import/matrices/rows.h"
 #include "core/error.h"
 #include "core/files/mapped_file.h"
 #include "core/strings/printable.h"
 #include "gguf/safetensors.h"
 #include "gguf/writer.h"
 #include "models/adapters/adapter_file.h"
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 
 #include <fmt/format.h>
 
@@ -63,7 +63,7 @@ struct Target {
 
 class PeftConversion {
  public:
-  explicit PeftConversion(const core::ConvertRequest& request)
+  explicit PeftConversion(const api::ConvertRequest& request)
       : request_(request), files_(request.input), settings_(files_.get(kConfig), files_.path(kConfig)),
         mapped_(files_.path(kTensors)), tensors_(gguf::Safetensors::from_span(mapped_.bytes(), files_.path(kTensors))) {
   }
@@ -342,7 +342,7 @@ class PeftConversion {
             notes_};
   }
 
-  const core::ConvertRequest& request_;
+  const api::ConvertRequest& request_;
   JsonFiles files_;
   const Fields settings_;
   const core::MappedFile mapped_;
@@ -365,7 +365,7 @@ bool is_peft_folder(const std::string& folder) {
   return fs::exists(fs::path(folder) / kConfig, ignored);
 }
 
-ConvertReport convert_peft(const core::ConvertRequest& request) {
+ConvertReport convert_peft(const api::ConvertRequest& request) {
   if (request.output.empty() || !request.mmproj.empty() || request.text_only)
     throw Error("convert: for an adapter, give the output file with -o, without --mmproj and --text-only",
                 Error::kUsage);

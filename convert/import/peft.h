@@ -11,6 +11,6 @@ bool is_peft_folder(const std::string& folder);
 
 // Reads the base model's config.json from request.base or adapter_config.json's folder; names and row order match
 // `ridge convert`. Throws Error beyond low-rank updates (DoRA, whole weights, biases).
-ConvertReport convert_peft(const core::ConvertRequest& request);
+ConvertReport convert_peft(const api::ConvertRequest& request);
 
 } // namespace ridge::convert::import

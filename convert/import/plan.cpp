@@ -1,9 +1,9 @@
 #include "convert/import/plan.h"
 
-#include "convert/import/drafts/eagle.h"
-#include "convert/import/expressions.h"
+#include "convert/import/config/expressions.h"
+#include "convert/import/eagle.h"
+#include "convert/import/matrices/rows.h"
 #include "convert/import/matrices/views.h"
-#include "convert/import/rows.h"
 #include "core/error.h"
 #include "models/recipes.h"
 
@@ -67,10 +67,10 @@ void Plan::run() {
 
 void Plan::add_draft(int64_t head) {
   const int64_t il = config_.layers + head;
-  const std::string behind = names_.layer(il), to = fmt::format("blk.{}.", il);
-  const bool aside = !has_module(tensors_, behind + "eh_proj");
-  add_rules(aside ? fmt::format("{}layers.{}.", kDraftsAside, head) : behind, to, layer_rules());
-  const std::string from = aside ? std::string(kDraftsAside) : behind;
+  const std::string own = draft_prefix(tensors_, names_, config_.layers, head), to = fmt::format("blk.{}.", il);
+  const bool aside = own.empty();
+  add_rules(aside ? fmt::format("{}layers.{}.", kDraftsAside, head) : own, to, layer_rules());
+  const std::string from = aside ? std::string(kDraftsAside) : own;
   std::vector<TensorRule> rules(config_.checkpoint().drafts.begin(), config_.checkpoint().drafts.end());
   // A copy of the model's table or output matrix is not needed.
   std::erase_if(rules, [&](const TensorRule& rule) {
@@ -113,7 +113,8 @@ void Plan::add_levels(const std::string& from, const std::string& to,
       if (!config_.applies(rule.how.only) || made.contains(rule.to)) continue;
       if (std::ranges::find(sources, rule.from) != sources.end() || from + std::string(rule.from) == names_.head)
         continue;
-      if (add_rule(from + std::string(rule.from), to + std::string(rule.to), rule)) made.insert(rule.to);
+      const std::string name = rule.to.starts_with('/') ? std::string(rule.to.substr(1)) : to + std::string(rule.to);
+      if (add_rule(from + std::string(rule.from), name, rule)) made.insert(rule.to);
     }
     for (const TensorRule& rule : level)
       if (config_.applies(rule.how.only) && !rule.from.empty()) sources.push_back(rule.from);
@@ -135,6 +136,7 @@ bool Plan::add_rule(const std::string& from, const std::string& to, const Tensor
     return true;
   }
   if (rule.how.as == As::integers) return add_integers(from, to);
+  if (rule.how.as == As::stacked) return add_stacked(from, to, rule);
   if (reader_.has(of_expert(from, 0))) {
     add_module(from, to, rule);
     return true;
@@ -159,6 +161,22 @@ bool Plan::add_integers(const std::string& from, const std::string& to) {
   use(tensor);
   outputs.push_back(integer_output(*tensor, tensors_.path_of(*tensor), to));
   shapes.push_back(outputs.back().info);
+  return true;
+}
+
+bool Plan::add_stacked(const std::string& from, const std::string& to, const TensorRule& rule) {
+  std::vector<Matrix> parts;
+  while (const SafeTensor* tensor = tensors_.find(of_expert(from, std::ssize(parts)) + ".weight")) {
+    use(tensor);
+    if (tensor->shape.size() != 2 || (!parts.empty() && tensor->shape[1] != parts.front().cols))
+      throw_error("{}: tensor {} has shape [{}], expected [rows, {}]", tensors_.path_of(*tensor), tensor->name,
+                  fmt::join(tensor->shape, ", "), parts.empty() ? "columns" : std::to_string(parts.front().cols));
+    parts.push_back(plain_matrix(*tensor, 0, tensor->shape[0], tensor->shape[1]));
+  }
+  if (parts.empty()) return false;
+  Made made = {{}, false};
+  made.matrices.push_back(stacked(std::move(parts)));
+  add(std::move(made), to + ".weight", rule);
   return true;
 }
 
@@ -192,7 +210,7 @@ void Plan::add_module(const std::string& from, const std::string& to, const Tens
     } else {
       Matrix matrix = reader_.read(name);
       for (const SafeTensor* part : matrix.parts) use(part);
-      weights.matrices.push_back(rule.how.transposed ? transposed(std::move(matrix), name) : std::move(matrix));
+      weights.matrices.push_back(rule.how.transposed ? transposed(std::move(matrix)) : std::move(matrix));
     }
     if (!bias) continue;
     use(bias);
@@ -316,7 +334,11 @@ void Plan::add_constants() {
 }
 
 void Plan::read_numbers() {
-  for (const models::NumberRule& rule : config_.checkpoint().numbers)
+  for (const models::NumberRule& rule : config_.checkpoint().numbers) {
+    if (rule.list) {
+      read_list(rule);
+      continue;
+    }
     for (int64_t il = 0; il < config_.layers; ++il) {
       const std::string name = names_.layer(il) + std::string(rule.from);
       const SafeTensor* tensor = tensors_.find(name);
@@ -327,6 +349,18 @@ void Plan::read_numbers() {
       plain_matrix(*tensor, 0, 1, 1).floats(0, 1, &number);
       numbers[std::string(rule.key)].push_back(number);
     }
+  }
+}
+
+void Plan::read_list(const models::NumberRule& rule) {
+  for (int64_t il = 0; il < config_.layers; ++il) {
+    const SafeTensor* tensor = tensors_.find(names_.layer(il) + std::string(rule.from));
+    if (!tensor) continue;
+    use(tensor);
+    std::vector<uint64_t>& list = lists[std::string(rule.key)];
+    if (!list.empty()) throw_error("tensor {}: another layer has one, too", tensor->name);
+    list = integers(*tensor, tensors_.path_of(*tensor));
+  }
 }
 
 // Skips a tied matrix unless its scale differs from the embedding table's.

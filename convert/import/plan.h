@@ -1,8 +1,8 @@
 // Plans a GGUF file's tensors: looks up modules in the order of use, by the architecture's rules and shared ones.
 #pragma once
 
-#include "convert/import/names.h"
-#include "convert/import/output.h"
+#include "convert/import/config/names.h"
+#include "convert/import/matrices/output.h"
 
 #include <map>
 #include <optional>
@@ -22,10 +22,11 @@ class Plan {
   void run();
 
   std::vector<Output> outputs;
-  std::vector<gguf::TensorInfo> shapes;              // as if unquantized
-  std::string planar_scheme;                         // empty: unused
-  bool has_drafts = false;                           // skipped draft layers
-  std::map<std::string, std::vector<float>> numbers; // per layer, from tensors
+  std::vector<gguf::TensorInfo> shapes;               // as if unquantized
+  std::string planar_scheme;                          // empty: unused
+  bool has_drafts = false;                            // skipped draft layers
+  std::map<std::string, std::vector<float>> numbers;  // per layer, from tensors
+  std::map<std::string, std::vector<uint64_t>> lists; // of one layer, from tensors
   const std::string& method() const { return reader_.method(); }
 
  private:
@@ -40,12 +41,14 @@ class Plan {
   void add_rules(const std::string& from, const std::string& to, std::span<const models::TensorRule> shared);
   bool add_rule(const std::string& from, const std::string& to, const models::TensorRule& rule);
   bool add_integers(const std::string& from, const std::string& to);
+  bool add_stacked(const std::string& from, const std::string& to, const models::TensorRule& rule);
   bool add_ones(const std::string& to, const models::TensorRule& rule);
   void add_constant(const std::string& name, const std::vector<float>& values);
   void add_module(const std::string& from, const std::string& to, const models::TensorRule& rule);
   void add_output_matrix();
   void add_constants();
   void read_numbers();
+  void read_list(const models::NumberRule& rule);
   void add(Made made, const std::string& name, const models::TensorRule& rule);
   Made of_tensor(const gguf::SafeTensor& tensor, const models::TensorRule& rule) const;
   std::vector<Matrix> changed(Matrix matrix, const models::TensorRule& rule, const std::string& name) const;

@@ -29,7 +29,7 @@ class EncoderExecutor final : public Executor {
       : program_(decoder_program), encoder_(std::move(encoder)), decoder_(std::move(decoder)),
         texts_(static_cast<size_t>(decoder_->config().streams)) {}
 
-  void forward(const Batch& batch) override {
+  void submit(const Batch& batch, const Choosing& choosing) override {
     check(batch);
     decoder_batch_ = {};
     auto output = batch.outputs.begin();
@@ -38,13 +38,13 @@ class EncoderExecutor final : public Executor {
       if (wanted) ++output;
       take(batch.tokens[i], batch.positions[i], batch.streams.empty() ? 0 : batch.streams[i], wanted);
     }
-    if (!decoder_batch_.tokens.empty()) decoder_->forward(decoder_batch_.batch());
+    if (!decoder_batch_.tokens.empty()) decoder_->submit(decoder_batch_.batch(), choosing);
+  }
+  std::span<const int32_t> wait() override {
+    return decoder_batch_.tokens.empty() ? std::span<const int32_t>() : decoder_->wait();
   }
   std::span<const float> logits(int64_t i) override { return decoder_->logits(i); }
   bool can_choose(const SamplerParams& params) const override { return decoder_->can_choose(params); }
-  std::span<const int32_t> choose(std::span<const Sampler* const> samplers) override {
-    return decoder_->choose(samplers);
-  }
   void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
     const int64_t text = std::ssize(texts_[from].tokens);
     texts_[to] = texts_[from];

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace ridge::core {
 namespace {
@@ -31,9 +33,36 @@ class ParallelExecutor final : public Executor {
     each([&](int rank) { executors_[rank].reset(); });
   }
 
-  void forward(const Batch& batch) override {
-    check_batch(shards_[0].program, config_, batch); // before ranks wait for each other
-    each([&](int rank) { executors_[rank]->forward(batch); });
+  // Ranks start and end a batch together, unless its token is chosen by the one before: it starts with that one's end.
+  void submit(const Batch& batch, const Choosing& choosing) override {
+    chained_ = choosing.chain != Chain::none;
+    chosen_ = {};
+    following_.reset();
+    if (choosing.chain == Chain::resume && batch.tokens[0] == kChosenToken) {
+      following_ = {batch.positions[0], batch.streams.empty() ? 0 : batch.streams[0]};
+      return;
+    }
+    if (choosing.chain != Chain::resume) check_batch(shards_[0].program, config_, batch); // before ranks wait
+    each([&](int rank) {
+      executors_[rank]->submit(batch, chained_ || rank == 0 ? choosing : Choosing{});
+      if (chained_) return;
+      const std::span<const int32_t> tokens = executors_[rank]->wait();
+      if (rank == 0) chosen_ = tokens;
+    });
+  }
+  std::span<const int32_t> wait() override {
+    if (!chained_) return chosen_;
+    const std::optional<Following> following = std::exchange(following_, std::nullopt);
+    each([&](int rank) {
+      if (following) {
+        const int32_t output = 0;
+        executors_[rank]->submit({{&kChosenToken, 1}, {&following->position, 1}, {&following->stream, 1}, {&output, 1}},
+                                 {.chain = Chain::resume});
+      }
+      const std::span<const int32_t> tokens = executors_[rank]->wait();
+      if (rank == 0) chosen_ = tokens;
+    });
+    return chosen_;
   }
   std::span<const float> logits(int64_t i) override { return first().logits(i); }
   std::shared_ptr<const float> copy_result_rows(int64_t count) override { return first().copy_result_rows(count); }
@@ -42,37 +71,7 @@ class ParallelExecutor final : public Executor {
   bool can_choose(const SamplerParams& params) const override {
     return std::ranges::all_of(executors_, [&](const auto& executor) { return executor->can_choose(params); });
   }
-  std::span<const int32_t> choose(std::span<const Sampler* const> samplers) override {
-    return first().choose(samplers);
-  }
-  bool start_decoding(const Sampler& sampler, int32_t position, int32_t stream) override {
-    bool starts = false;
-    if (!can_choose(sampler.params())) return starts;
-    each([&](int rank) {
-      const bool started = executors_[rank]->start_decoding(sampler, position, stream);
-      if (rank == 0) starts = started;
-    });
-    return starts;
-  }
-  int32_t next_token(bool ahead) override {
-    int32_t chosen = -1;
-    each([&](int rank) {
-      const int32_t token = executors_[rank]->next_token(ahead);
-      if (rank == 0) chosen = token;
-    });
-    return chosen;
-  }
-  void decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) override {
-    each([&](int rank) { executors_[rank]->decode_guesses(tokens, guesses, position); });
-  }
-  std::span<const int32_t> chosen_tokens() override {
-    std::span<const int32_t> chosen;
-    each([&](int rank) {
-      const std::span<const int32_t> tokens = executors_[rank]->chosen_tokens();
-      if (rank == 0) chosen = tokens;
-    });
-    return chosen;
-  }
+  bool can_chain(const SamplerParams& params) const override { return can_choose(params) && first().can_chain(params); }
 
   bool can_resume_at(int32_t stream, int64_t position) const override {
     return executors_[0]->can_resume_at(stream, position);
@@ -170,6 +169,12 @@ class ParallelExecutor final : public Executor {
   const std::shared_ptr<void> companion_;
   std::vector<std::unique_ptr<Executor>> executors_; // by rank
   std::string description_;
+  struct Following {
+    int32_t position, stream;
+  };
+  std::optional<Following> following_; // submitted, but not to ranks
+  bool chained_ = false;
+  std::span<const int32_t> chosen_;
   mutable RankThreads threads_;
 };
 

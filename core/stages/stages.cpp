@@ -56,12 +56,21 @@ class StagesExecutor final : public Executor {
       if (stage.thread.joinable()) stage.thread.join();
   }
 
-  void forward(const Batch& batch) override {
+  void submit(const Batch& batch, const Choosing& choosing) override {
     results_.clear();
+    samplers_ = choosing.samplers;
     const int64_t tokens = std::ssize(batch.tokens), piece = piece_of(tokens);
     if (overlap_ && tokens > piece && can_cut(batch)) return forward_in_pieces(batch, piece);
     Handed whole{batch};
     for (size_t stage = 0; stage < stages_.size(); ++stage) evaluate(stage, whole);
+  }
+  std::span<const int32_t> wait() override {
+    const size_t before = results_.size() / parts_.back().vocab;
+    if (before == 0 || samplers_.empty()) return last_chosen_;
+    chosen_.clear();
+    for (size_t i = 0; i < before; ++i) chosen_.push_back(samplers_[i] ? choice_of(*samplers_[i], logits(i)) : 0);
+    chosen_.insert(chosen_.end(), last_chosen_.begin(), last_chosen_.end());
+    return chosen_;
   }
   std::span<const float> logits(int64_t i) override {
     const int64_t width = parts_.back().vocab, before = std::ssize(results_) / width;
@@ -69,15 +78,6 @@ class StagesExecutor final : public Executor {
     return std::span<const float>(results_).subspan(i * width, width);
   }
   bool can_choose(const SamplerParams& params) const override { return last().can_choose(params); }
-  std::span<const int32_t> choose(std::span<const Sampler* const> samplers) override {
-    const size_t before = results_.size() / parts_.back().vocab;
-    if (before == 0) return last().choose(samplers);
-    chosen_.clear();
-    for (size_t i = 0; i < before; ++i) chosen_.push_back(samplers[i] ? choice_of(*samplers[i], logits(i)) : 0);
-    if (samplers.size() > before)
-      for (const int32_t token : last().choose(samplers.subspan(before))) chosen_.push_back(token);
-    return chosen_;
-  }
   std::span<const float> hidden() override {
     const auto with = std::ranges::find_if(parts_, [](const Program& part) { return part.hidden >= 0; });
     return (with == parts_.end() ? last() : *stages_[with - parts_.begin()].executor).hidden();
@@ -176,9 +176,12 @@ class StagesExecutor final : public Executor {
   // Leaves what the next stage needs in `handed`.
   void evaluate(size_t stage, Handed& handed) {
     Executor& executor = *stages_[stage].executor;
-    executor.forward(handed.batch);
     const auto outputs = std::ssize(handed.batch.outputs);
-    if (stage + 1 < stages_.size()) {
+    const bool is_last = stage + 1 == stages_.size(), chooses = is_last && handed.last && !samplers_.empty();
+    executor.submit(handed.batch, {.samplers = chooses ? samplers_.last(outputs) : samplers_.first(0)});
+    const std::span<const int32_t> chosen = executor.wait();
+    if (is_last) last_chosen_ = chosen;
+    if (!is_last) {
       const ValueInfo& value = parts_[stage].values[parts_[stage].output];
       const int64_t rows = value.gathered ? outputs : std::ssize(handed.batch.tokens);
       handed.rows = rows > 0 ? executor.copy_result_rows(rows) : nullptr;
@@ -282,7 +285,9 @@ class StagesExecutor final : public Executor {
   std::exception_ptr failure_; // of a stage but the first
   std::vector<Stage> stages_;
   std::string description_;
-  std::vector<float> results_; // logits of all pieces but the last
+  std::vector<float> results_;               // logits of all pieces but the last
+  std::span<const Sampler* const> samplers_; // of the batch
+  std::span<const int32_t> last_chosen_;     // by the last stage, of its last piece
   std::vector<int32_t> chosen_;
 };
 

@@ -23,10 +23,10 @@ int64_t find_last(std::span<const int32_t> text, const std::vector<int32_t>& par
   return found.empty() ? -1 : found.begin() - text.begin();
 }
 
-core::AdapterOption parse_adapter(const std::string& text) {
+api::AdapterOption parse_adapter(const std::string& text) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || std::filesystem::exists(text)) return {text};
-  core::AdapterOption option{text.substr(0, colon)};
+  api::AdapterOption option{text.substr(0, colon)};
   const char *begin = text.data() + colon + 1, *end = text.data() + text.size();
   if (const auto [at, error] = std::from_chars(begin, end, option.scale);
       error != std::errc() || at != end || !(std::abs(option.scale) <= kMaxScale))
@@ -38,8 +38,8 @@ core::AdapterOption parse_adapter(const std::string& text) {
 
 } // namespace
 
-std::vector<core::AdapterOption> parse_adapters(const std::string& text) {
-  std::vector<core::AdapterOption> adapters;
+std::vector<api::AdapterOption> parse_adapters(const std::string& text) {
+  std::vector<api::AdapterOption> adapters;
   if (std::filesystem::exists(text)) return {{text}};
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
@@ -50,9 +50,9 @@ std::vector<core::AdapterOption> parse_adapters(const std::string& text) {
   return adapters;
 }
 
-LoadedModel with_adapters(LoadedModel model, std::span<const core::AdapterOption> adapters) {
+LoadedModel with_adapters(LoadedModel model, std::span<const api::AdapterOption> adapters) {
   std::vector<models::ScaledAdapter> scaled;
-  for (const core::AdapterOption& adapter : adapters) {
+  for (const api::AdapterOption& adapter : adapters) {
     model.adapters.push_back(std::make_shared<const models::AdapterFile>(models::AdapterFile::open(adapter.file)));
     scaled.push_back({model.adapters.back().get(), static_cast<float>(adapter.scale)});
   }

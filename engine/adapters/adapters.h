@@ -1,8 +1,8 @@
 // LoRA adapters and their scales per text.
 #pragma once
 
-#include "core/requests.h"
-#include "engine/loaded_model.h"
+#include "api/requests.h"
+#include "engine/loading/loaded_model.h"
 
 #include <span>
 #include <string>
@@ -11,10 +11,10 @@
 namespace ridge::engine {
 
 // Call before making the executor. Throws Error if a file is no adapter of this model.
-LoadedModel with_adapters(LoadedModel model, std::span<const core::AdapterOption> adapters);
+LoadedModel with_adapters(LoadedModel model, std::span<const api::AdapterOption> adapters);
 
 // "FILE", "FILE:SCALE", or a comma-separated list. Throws a usage Error.
-std::vector<core::AdapterOption> parse_adapters(const std::string& text);
+std::vector<api::AdapterOption> parse_adapters(const std::string& text);
 
 // Empty `scales`: as loaded. An activated adapter applies from the last place of its invocation tokens on, or nowhere
 // without them.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/calls/call_format.h"
-#include "engine/constraint.h"
+#include "engine/sequences/constraint.h"
 #include "text/calls/tool.h"
 #include "text/chat/reasoning.h"
 #include "text/schema/schema_validator.h"

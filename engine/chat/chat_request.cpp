@@ -4,6 +4,7 @@
 #include "engine/calls/call_format.h"
 #include "engine/options.h"
 #include "engine/pictures/picture_shelf.h"
+#include "text/calls/call_values.h"
 #include "text/chat/messages.h"
 #include "text/chat/reasoning.h"
 #include "text/json/kept_number.h"
@@ -53,7 +54,7 @@ void ChatRequests::check_tools(const ToolUse& tools) const {
 }
 
 Generation ChatRequests::chat(const Json& messages, const ToolUse* tools, const Json& variables, const Json& schema,
-                              const LastTurn& last, const core::SamplingOptions& sampling) const {
+                              const LastTurn& last, const api::SamplingOptions& sampling) const {
   text::ChatOptions options;
   options.extra = variables_;
   options.extra.update(variables);
@@ -191,6 +192,72 @@ void ChatRequests::remember(const text::jinja::TaintedText& prompt, std::string_
   const std::scoped_lock lock(mutex_);
   known_.push_front(std::move(known));
   if (known_.size() > most_known_) known_.pop_back();
+}
+
+KnownText::KnownText(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& prompt, std::string_view answer,
+                     std::span<const int32_t> tokens)
+    : text_(prompt.bytes()), prompt_bytes_(prompt.size()), data_(prompt.data().begin(), prompt.data().end()),
+      tokens_(tokens.begin(), tokens.end()) {
+  text_ += answer;
+  if (!tokens_.empty() && tokenizer.is_eog(tokens_.back())) tokens_.pop_back();
+}
+
+bool KnownText::begins(const text::jinja::TaintedText& prompt) const {
+  if (text_.empty() || !prompt.bytes().starts_with(text_)) return false;
+  const auto start = prompt.part(std::string_view(prompt.bytes()).substr(0, prompt_bytes_));
+  return std::ranges::equal(start.data(), data_);
+}
+
+std::vector<int32_t> KnownText::continued(const text::Tokenizer& tokenizer,
+                                          const text::jinja::TaintedText& prompt) const {
+  const auto rest = prompt.part(std::string_view(prompt.bytes()).substr(text_.size()));
+  const auto more = tokenizer.encode(rest.bytes(), {.parse_special = true, .data = rest.data()});
+  std::vector<int32_t> tokens = tokens_;
+  tokens.insert(tokens.end(), more.begin(), more.end());
+  return tokens;
+}
+
+bool is_role(const Json& message, const char* role) { return message["role"] == role; }
+
+text::jinja::TaintedText render_chat(const LoadedModel& model, const text::ChatTemplate& chat_template,
+                                     const Json& messages, text::ChatOptions options) {
+  const text::Tokenizer& tokenizer = model.need_tokenizer();
+  const auto text_of = [&](int32_t id) { return id >= 0 ? std::string(tokenizer.token_text(id)) : std::string(); };
+  options.bos_token = text_of(tokenizer.bos());
+  options.eos_token = text_of(tokenizer.eos());
+  return chat_template.render_tainted(messages, options);
+}
+
+std::vector<int32_t> chat_tokens(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& prompt) {
+  const std::string_view text = prompt.bytes(), bos = tokenizer.bos() >= 0 ? tokenizer.token_text(tokenizer.bos()) : "";
+  // Templates that write BOS must not get a second one.
+  const auto data = prompt.data();
+  const bool has_bos = !bos.empty() && text.starts_with(bos) && (data.empty() || data[0].begin >= bos.size());
+  std::vector<int32_t> tokens = tokenizer.encode(text, {.add_special = !has_bos, .parse_special = true, .data = data});
+  if (tokenizer.add_eos() && !has_bos && !tokens.empty() && tokens.back() == tokenizer.eos()) tokens.pop_back();
+  return tokens;
+}
+
+namespace {
+
+std::string key_of(const ToolUse& use, const CallStart& start, const nlohmann::ordered_json& answer_schema) {
+  nlohmann::ordered_json key = {use.required, use.parallel, start.in_reasoning, start.open, start.close};
+  key.push_back(answer_schema);
+  for (const text::Tool& tool : use.tools) key.push_back({tool.name, tool.parameters});
+  return text::compact_json(key);
+}
+
+} // namespace
+
+std::shared_ptr<const CallRules> CallRulesCache::get(const CallFormat& format, const text::ChatTemplate& chat_template,
+                                                     const ToolUse& use, const text::Tokenizer& tokenizer,
+                                                     std::string_view prompt,
+                                                     const nlohmann::ordered_json& answer_schema, bool begun) {
+  const bool bound = use.required || !answer_schema.is_null();
+  return rules_.get(
+      key_of(use, bound && !begun ? call_start(chat_template, prompt) : CallStart(), answer_schema),
+      [&] { return make_call_rules(format, chat_template, use, tokenizer, prompt, answer_schema, begun); },
+      [](const std::string& key, const CallRules& rules) { return 4 * key.size() + rules.grammar->bytes(); });
 }
 
 } // namespace ridge::engine

@@ -1,31 +1,83 @@
 // Converts conversations to generations, and these to sequences.
 #pragma once
 
-#include "core/requests.h"
-#include "engine/answer_text.h"
-#include "engine/calls/call_rules_cache.h"
-#include "engine/chat/chat_prompt.h"
-#include "engine/chat/known_text.h"
-#include "engine/constraint.h"
-#include "engine/loaded_model.h"
+#include "api/requests.h"
+#include "core/lru_cache.h"
+#include "engine/calls/call_constraint.h"
+#include "engine/chat/answer_text.h"
+#include "engine/loading/loaded_model.h"
 #include "engine/pictures/text_pictures.h"
+#include "engine/sequences/constraint.h"
 #include "text/chat/chat_shape.h"
 #include "text/chat/chat_template.h"
 #include "text/grammar/grammar_cache.h"
+#include "text/jinja/tainted_text.h"
+#include "text/tokenizer/tokenizer.h"
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace ridge::engine {
+
+// Caches call rules with the states of their grammars, since making them may take longer than starting an answer.
+class CallRulesCache {
+ public:
+  static constexpr size_t kMaxBytes = 128u << 20; // evicts the least recently used
+
+  // Returns what make_call_rules() returns. All calls must use the same format, template and tokenizer. Thread-safe.
+  std::shared_ptr<const CallRules> get(const CallFormat& format, const text::ChatTemplate& chat_template,
+                                       const ToolUse& use, const text::Tokenizer& tokenizer, std::string_view prompt,
+                                       const nlohmann::ordered_json& answer_schema, bool begun);
+
+ private:
+  core::LruCache<CallRules> rules_{kMaxBytes};
+};
+
+using Json = nlohmann::ordered_json;
+
+bool is_role(const Json& message, const char* role);
+
+// Fills in the options' BOS and EOS texts. Throws Error if the template refuses.
+text::jinja::TaintedText render_chat(const LoadedModel& model, const text::ChatTemplate& chat_template,
+                                     const Json& messages, text::ChatOptions options);
+
+// Only the template yields control tokens: "<|im_end|>" in a message is ordinary text.
+std::vector<int32_t> chat_tokens(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& prompt);
+
+// Remembers the tokens of earlier text: tokenizing the answer again could give other tokens, and lose the cache from
+// there on.
+class KnownText {
+ public:
+  KnownText() = default;
+  // `answer` includes markers. Drops a final end token, since templates write the end of a turn.
+  KnownText(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& prompt, std::string_view answer,
+            std::span<const int32_t> tokens);
+
+  // Also compares which bytes are data: a message that spells out earlier turns does not get their tokens.
+  bool begins(const text::jinja::TaintedText& prompt) const;
+  std::vector<int32_t> continued(const text::Tokenizer& tokenizer, const text::jinja::TaintedText& prompt) const;
+  size_t size() const { return text_.size(); }
+
+ private:
+  std::string text_;
+  size_t prompt_bytes_ = 0;
+  std::vector<text::ByteSpan> data_;
+  std::vector<int32_t> tokens_;
+};
 
 struct Generation {
   std::vector<int32_t> prompt;
   TextPictures pictures = {};
   std::optional<text::jinja::TaintedText> chat_prompt; // null: a plain text is continued
-  core::SamplingOptions sampling;
+  api::SamplingOptions sampling;
   bool keep_choices = false;
   bool choices_after_samplers = false;
   bool keep_prompt_choices = false;
@@ -34,6 +86,7 @@ struct Generation {
   int64_t min_tokens = 0;
   std::vector<int32_t> stop_tokens = {};
   int64_t priority = 0;
+  int32_t stream = -1; // as in SequenceRequest
   std::shared_ptr<const CallRules> calls = nullptr;
   size_t begun = 0; // bytes at the end of chat_prompt that belong to the answer
 };
@@ -78,7 +131,7 @@ class ChatRequests {
   // without calls; if null, `sampling` may have one. Throws Error if the template refuses every form, and if no grammar
   // can express parameters or schema.
   Generation chat(const Json& messages, const ToolUse* tools, const Json& variables, const Json& schema,
-                  const LastTurn& last, const core::SamplingOptions& sampling) const;
+                  const LastTurn& last, const api::SamplingOptions& sampling) const;
   // Remembers a complete answer, so that later prompts continue its tokens.
   void remember(const text::jinja::TaintedText& prompt, std::string_view answer, std::span<const int32_t> tokens);
 

@@ -1,7 +1,7 @@
 #include "core/encoding/encoder_executor.h"
 #include "engine/chat/chat_request.h"
 #include "engine/options.h"
-#include "engine/reasoning_budget.h"
+#include "engine/sequences/constraint.h"
 
 #include <algorithm>
 #include <string>
@@ -38,7 +38,7 @@ std::shared_ptr<const text::TokenTable> SequenceRequests::token_table() const {
 }
 
 std::unique_ptr<Constraint> SequenceRequests::constraint_of(const Generation& generation) const {
-  const core::SamplingOptions& sampling = generation.sampling;
+  const api::SamplingOptions& sampling = generation.sampling;
   const bool has_grammar =
       !sampling.grammar_file.empty() || (sampling.json_schema.empty() && !sampling.grammar.empty());
   if (generation.calls && !has_grammar) {
@@ -75,6 +75,7 @@ SequenceRequest SequenceRequests::sequence(const Generation& generation) const {
   request.reuse = generation.reuse;
   request.adapter_scales = generation.sampling.adapter_scales;
   request.priority = generation.priority;
+  request.stream = generation.stream;
   request.constraint = constraint_of(generation);
   if (core::sees_ahead(model_.program))
     request.diffusion = diffusion_of(model_.file, generation.sampling.params.diffusion);

@@ -2,8 +2,8 @@
 // positions of a block of which the model is surest.
 #pragma once
 
-#include "core/sampling/diffusion_params.h"
-#include "core/sampling/token_choice.h"
+#include "core/diffusion_params.h"
+#include "core/token_choice.h"
 #include "gguf/gguf.h"
 
 #include <cstdint>

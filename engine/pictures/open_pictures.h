@@ -1,9 +1,11 @@
 // Opens a language model with its encoder.
 #pragma once
 
-#include "core/requests.h"
-#include "engine/loaded_model.h"
+#include "api/requests.h"
+#include "engine/loading/fit.h"
+#include "engine/loading/loaded_model.h"
 #include "engine/pictures/picture_reader.h"
+#include "models/sound/encoder.h"
 
 #include <span>
 #include <string>
@@ -18,9 +20,16 @@ inline constexpr int64_t kMaxTokensAhead = 1280;
 std::vector<std::string> fitting_encoders(const std::string& model, std::span<const std::string> files);
 
 // Chooses the first usable GPU, else the CPU. `note` reports a lack of room.
-PictureReader::Options encoding_options(const core::ModelOptions& options, const Notice& note);
+PictureReader::Options encoding_options(const api::ModelOptions& options, const Notice& note);
 
 // The model's Program must take pictures. Throws Error if model and encoder do not fit.
-void add_pictures(LoadedModel& model, const core::ModelOptions& options, const Notice& note);
+void add_pictures(LoadedModel& model, const api::ModelOptions& options, const Notice& note);
+
+inline constexpr int64_t kPlannedSide = 1024;
+inline constexpr int64_t kPlannedSamples = 30 * models::sound::kRate;
+
+// For a picture of kPlannedSide or a sound of kPlannedSamples; on the CPU if `gpu` is null. Throws Error without a
+// known encoder.
+Need encoder_need(const std::string& mmproj, int threads = 0, const kernels::cuda::DeviceLimits* gpu = nullptr);
 
 } // namespace ridge::engine

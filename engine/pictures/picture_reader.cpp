@@ -3,10 +3,10 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/files/sha256.h"
-#include "engine/prefixes/model_key.h"
+#include "engine/loading/model_key.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/executor/executor.h"
-#include "media/resize.h"
+#include "media/pictures/resize.h"
 
 #include <fmt/format.h>
 

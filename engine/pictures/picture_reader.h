@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/executor.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "engine/pictures/text_pictures.h"
 #include "gguf/gguf.h"
 #include "media/medium.h"

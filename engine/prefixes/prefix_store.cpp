@@ -259,7 +259,7 @@ int64_t PrefixStore::nodes() const {
   return count;
 }
 
-void PrefixStore::describe(core::Sequences& all) const {
+void PrefixStore::describe(api::Sequences& all) const {
   all.prefix_bytes = bytes_;
   all.prefix_budget = budget_;
   std::vector<const Node*> nodes = {root_.get()};
@@ -281,13 +281,13 @@ void PrefixStore::describe(core::Sequences& all) const {
     const auto [node, branches] = open.back();
     open.pop_back();
     if (node != root_.get()) {
-      core::Sequences::Prefix part{.branches = branches,
-                                   .first = node->first,
-                                   .tokens = std::ssize(node->tokens),
-                                   .texts = texts[node],
-                                   .bytes = bytes_of(*node),
-                                   .used = node->used_seconds,
-                                   .held = held_.contains(node)};
+      api::Sequences::Prefix part{.branches = branches,
+                                  .first = node->first,
+                                  .tokens = std::ssize(node->tokens),
+                                  .texts = texts[node],
+                                  .bytes = bytes_of(*node),
+                                  .used = node->used_seconds,
+                                  .held = held_.contains(node)};
       part.first_tokens.assign(node->tokens.begin(), node->tokens.begin() + static_cast<std::ptrdiff_t>(std::min(
                                                                                 node->tokens.size(), kTokensShown)));
       all.prefixes.push_back(std::move(part));

@@ -7,7 +7,7 @@
 // shares the block with its parent.
 #pragma once
 
-#include "core/view/sequences.h"
+#include "api/sequences.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -104,7 +104,7 @@ class PrefixStore {
   int64_t bytes() const { return bytes_; }
   int64_t new_blocks() const;
   int64_t nodes() const;
-  void describe(core::Sequences& all) const;
+  void describe(api::Sequences& all) const;
 
  private:
   struct Place {

@@ -68,10 +68,10 @@ LoadedModel taking_rows(LoadedModel model) {
 
 float Reranker::Score::probability() const { return 1 / (1 + std::exp(-logit)); }
 
-Reranker::Reranker(LoadedModel model, const core::ModelOptions& where, bool exact, const LoadSteps& steps)
+Reranker::Reranker(LoadedModel model, const api::ModelOptions& where, bool exact, const LoadSteps& steps)
     : Reranker(std::move(model), {.pooling = pooling_of(model), .exact = exact}, where, steps) {}
 
-Reranker::Reranker(LoadedModel&& model, const Embedder::Options& options, const core::ModelOptions& where,
+Reranker::Reranker(LoadedModel&& model, const Embedder::Options& options, const api::ModelOptions& where,
                    const LoadSteps& steps)
     : embedder_(taking_rows(std::move(model)), where, options, steps),
       head_(embedder_.model().file, embedder_.model().need_tokenizer(), embedder_.width()),

@@ -16,7 +16,7 @@ namespace ridge::engine {
 class Reranker {
  public:
   // The model must be opened with Ending::hidden. Throws Error if it is no reranker.
-  Reranker(LoadedModel model, const core::ModelOptions& where, bool exact = false, const LoadSteps& steps = {});
+  Reranker(LoadedModel model, const api::ModelOptions& where, bool exact = false, const LoadSteps& steps = {});
 
   // Includes special tokens. A document that is too long is cut with `truncate`; otherwise throws Error, as for a long
   // query.
@@ -32,7 +32,7 @@ class Reranker {
   int64_t context() const { return embedder_.context(); }
 
  private:
-  Reranker(LoadedModel&& model, const Embedder::Options& options, const core::ModelOptions& where,
+  Reranker(LoadedModel&& model, const Embedder::Options& options, const api::ModelOptions& where,
            const LoadSteps& steps);
   std::vector<int32_t> pair(std::string_view query, std::string_view document) const;
   std::vector<int32_t> rendered(std::string_view query, std::string_view document) const;

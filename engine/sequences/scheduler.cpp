@@ -9,11 +9,6 @@
 #include <utility>
 
 namespace ridge::engine {
-namespace {
-
-constexpr int32_t kNotChosen = -2; // -1 means unusable logits
-
-} // namespace
 
 Scheduler::Scheduler(core::Executor& executor, const core::Program& program, std::unique_ptr<Speculator> speculator,
                      const PrefixSettings& prefixes, const Turns& turns, Driver driver)
@@ -54,6 +49,7 @@ std::shared_ptr<Sequence> Scheduler::submit(SequenceRequest request) {
   if (program_.start_token >= 0 && request.keep_prompt_choices)
     throw_error("an encoder reads the prompt as a whole: its tokens have no probabilities");
   core::validate(request.sampling, program_.vocab);
+  if (request.stream >= std::ssize(streams_)) throw_error("stream {} of {}", request.stream, streams_.size());
   std::shared_ptr<Sequence> sequence(new Sequence(std::move(request)));
   sequence->adapters_ = adapter_uses(program_.adapters, sequence->request_.adapter_scales, sequence->tokens_);
   sequence->marked_ = marked_text(sequence->tokens_, program_.adapters, sequence->adapters_);
@@ -221,9 +217,12 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
     batch.append(piece.tokens, stream.cache.size(), piece.stream, stream.sequence->pictures());
   }
   const int64_t tokens = std::ssize(batch.tokens);
-  decoding_ = false;
+  decoding_ = can_decode(pieces[0]);
+  const std::vector<const core::Sampler*> samplers = samplers_of(pieces);
   const double start = turns_.now(), bytes = bytes_of(pieces);
-  executor_.forward(batch.batch(program_));
+  executor_.submit(batch.batch(program_),
+                   {.samplers = samplers, .chain = decoding_ ? core::Chain::begin : core::Chain::none});
+  const std::span<const int32_t> chosen = executor_.wait();
   const double seconds = turns_.now() - start;
   ++step_;
   int64_t row = 0, generated = 0;
@@ -245,21 +244,15 @@ void Scheduler::evaluate(std::span<const Piece> pieces) {
   }
   count_step(seconds, bytes);
   if (!pieces[0].reading) share_.record_step(tokens - generated, seconds);
-  const Piece& first = pieces[0];
-  if (speculator_ && pieces.size() == 1 && !first.reading) speculator_->record_step_time(tokens, seconds);
-  if (first.wanted && first.guesses == 0 && !first.all && start_decoding(streams_[first.stream])) {
-    streams_[first.stream].sequence->generation_.tokens += !first.reading;
-    return;
-  }
-  const std::vector<int32_t> chosen = choose_by_executor(pieces);
+  if (speculator_ && pieces.size() == 1 && !pieces[0].reading) speculator_->record_step_time(tokens, seconds);
   int64_t output = 0;
   for (const Piece& piece : pieces) {
     if (piece.all) describe_prompt(piece, output);
     output += piece.outputs();
     if (!piece.wanted) continue;
     const int64_t next = output - piece.guesses - 1;
-    const bool known = !chosen.empty() && chosen[next] != kNotChosen;
-    choose(piece, next, known ? std::span(chosen).subspan(next, 1) : std::span<const int32_t>());
+    const bool known = !samplers.empty() && samplers[next];
+    choose(piece, next, known ? chosen.subspan(next, 1) : std::span<const int32_t>());
   }
 }
 
@@ -273,21 +266,18 @@ void Scheduler::describe_prompt(const Piece& piece, int64_t output) {
         core::describe_choice(executor_.logits(output + static_cast<int64_t>(i)), sequence.tokens_[place]);
 }
 
-// Contains kNotChosen where the executor cannot choose; empty if it cannot choose any.
-std::vector<int32_t> Scheduler::choose_by_executor(std::span<const Piece> pieces) {
+// Null where the host samples; empty if it samples all.
+std::vector<const core::Sampler*> Scheduler::samplers_of(std::span<const Piece> pieces) const {
   std::vector<const core::Sampler*> samplers;
   for (const Piece& piece : pieces) {
     const Sequence& sequence = *streams_[piece.stream].sequence;
     const bool can = piece.guesses == 0 && !piece.all && !sequence.request_.constraint &&
-                     !sequence.request_.keep_choices && executor_.can_choose(sequence.sampler_->params());
+                     !sequence.request_.keep_choices &&
+                     (decoding_ || executor_.can_choose(sequence.sampler_->params()));
     samplers.insert(samplers.end(), piece.outputs(), can ? &*sequence.sampler_ : nullptr);
   }
   if (std::ranges::none_of(samplers, [](const core::Sampler* sampler) { return sampler != nullptr; })) return {};
-  const std::span<const int32_t> tokens = executor_.choose(samplers);
-  std::vector<int32_t> chosen(tokens.begin(), tokens.end());
-  for (size_t i = 0; i < chosen.size(); ++i)
-    if (!samplers[i]) chosen[i] = kNotChosen;
-  return chosen;
+  return samplers;
 }
 
 void Scheduler::count_step(double seconds, double bytes) {

@@ -6,12 +6,12 @@
 // the executor chooses tokens itself where it can.
 #pragma once
 
+#include "api/sequences.h"
 #include "core/executor.h"
-#include "core/view/sequences.h"
-#include "engine/sequences/prefix_cache.h"
+#include "engine/prefixes/prefix_cache.h"
+#include "engine/prefixes/stream_cache.h"
 #include "engine/sequences/prompt_share.h"
 #include "engine/sequences/sequence.h"
-#include "engine/sequences/stream_cache.h"
 #include "engine/sequences/turns.h"
 #include "engine/speculation/speculator.h"
 
@@ -78,7 +78,7 @@ class Scheduler {
   std::vector<int64_t> positions() const;
   // A snapshot for display. It is taken in the step after the previous call; it is current if nothing runs or the
   // caller drives the scheduler.
-  core::Sequences sequences() const;
+  api::Sequences sequences() const;
   bool keeps_prefixes() const { return keeps_prefixes_; } // false once copying failed
   bool speculates() const { return speculator_ != nullptr; }
 
@@ -110,7 +110,7 @@ class Scheduler {
   void run();
   bool publish_progress();
   bool wait_for_work();
-  core::Sequences describe() const;
+  api::Sequences describe() const;
   void work();
   void end_everything();
   void step();
@@ -146,7 +146,7 @@ class Scheduler {
 
   void evaluate(std::span<const Piece> pieces);
   void describe_prompt(const Piece& piece, int64_t output);
-  std::vector<int32_t> choose_by_executor(std::span<const Piece> pieces);
+  std::vector<const core::Sampler*> samplers_of(std::span<const Piece> pieces) const;
   void count_step(double seconds, double bytes);
   void choose(const Piece& piece, int64_t output, std::span<const int32_t> chosen = {});
   int32_t sample(Sequence& sequence, int64_t output, std::optional<core::TokenChoice>& choice);
@@ -166,7 +166,7 @@ class Scheduler {
   void attach_speculator(Stream& stream);
   void pass_hidden_rows(int32_t stream, int64_t first, const Sequence& sequence, int64_t end, int64_t count);
   bool has_other_work() const;
-  bool start_decoding(const Stream& stream);
+  bool can_decode(const Piece& piece);
   void await();
   void decode(const Piece& piece);
   int64_t draft_length(const Stream& stream, int64_t known, int64_t most);
@@ -208,7 +208,7 @@ class Scheduler {
   };
   std::vector<Job> jobs_;
   std::vector<int64_t> positions_;
-  core::Sequences snapshot_;
+  api::Sequences snapshot_;
   mutable std::atomic<bool> snapshot_requested_ = true; // since snapshot_ was made
   uint64_t submitted_ = 0;
   Counts counts_;

@@ -43,40 +43,39 @@ void Scheduler::pass_hidden_rows(int32_t stream, int64_t first, const Sequence& 
                          executor_.hidden().subspan(first * width, count * width));
 }
 
-// Called after a step whose only output decides the next token. Returns whether the executor chooses this and later
-// tokens without the host.
-bool Scheduler::start_decoding(const Stream& stream) {
+// Whether the executor chooses the token after the piece and later ones without the host.
+bool Scheduler::can_decode(const Piece& piece) {
+  if (!piece.wanted || piece.guesses > 0 || piece.all) return false;
+  const Stream& stream = streams_[piece.stream];
   const SequenceRequest& request = stream.sequence->request_;
   if (request.limit == 0 || request.constraint || request.keep_choices) return false;
-  if (request.pictures.at(stream.cache.size() - 1)) return false; // positions after a picture are different
-  if (!sole_running_stream() || has_other_work()) return false;
-  decoding_ = executor_.start_decoding(*stream.sequence->sampler_, static_cast<int32_t>(stream.cache.size()),
-                                       number_of(stream));
-  has_pending_token_ = decoding_;
-  evaluating_ = 0;
-  return decoding_;
+  // Positions after a picture are different.
+  if (request.pictures.at(stream.cache.size() + std::ssize(piece.tokens) - 1)) return false;
+  return sole_running_stream() && !has_other_work() && executor_.can_chain(stream.sequence->sampler_->params());
 }
 
-// Takes the executor's token. The executor evaluates it at once, unless it is the last, draft tokens go with it, or
-// other sequences wait; these start then.
+// Takes the token that the executor chooses behind those that it evaluates. It evaluates that one at once, unless it is
+// the last, draft tokens go with it, or other sequences wait; these start then.
 void Scheduler::await() {
   Stream& stream = *sole_running_stream();
   Sequence& sequence = *stream.sequence;
   const int64_t position = stream.cache.size();
   const bool ahead = sequence.generated_ + 1 != sequence.request_.limit && position < executor_.config().context &&
                      !has_other_work() && draft_length(stream, 1, most_guesses(sequence, 1, 1)) == 0;
-  const double start = turns_.now();
-  const int32_t token = executor_.next_token(ahead);
+  const double start = turns_.now(), bytes = bytes_of(evaluating_, position - evaluating_, 1, 1);
+  if (ahead) {
+    const auto place = static_cast<int32_t>(position), number = number_of(stream), output = 0;
+    executor_.submit({{&core::kChosenToken, 1}, {&place, 1}, {&number, 1}, {&output, 1}},
+                     {.chain = core::Chain::resume});
+  }
+  const int32_t token = executor_.wait()[0];
   const double seconds = turns_.now() - start;
   if (token < 0) core::throw_unusable_logits();
   stream.last_used = ++step_;
-  if (evaluating_ > 0) {
-    const double bytes = bytes_of(evaluating_, position - evaluating_, 1, 1);
-    sequence.generation_ += {1, seconds, bytes};
-    count_step(seconds, bytes);
-    if (speculator_) speculator_->record_step_time(evaluating_, seconds);
-    pass_hidden_rows(number_of(stream), 0, sequence, position, evaluating_);
-  }
+  sequence.generation_ += {1, seconds, bytes};
+  count_step(seconds, bytes);
+  if (speculator_) speculator_->record_step_time(evaluating_, seconds);
+  pass_hidden_rows(number_of(stream), 0, sequence, position, evaluating_);
   has_pending_token_ = ahead;
   evaluating_ = ahead ? 1 : 0;
   if (ahead) stream.cache.evaluated({&token, 1});
@@ -87,16 +86,19 @@ void Scheduler::await() {
 // Without guesses the executor also chooses the next token, which await() takes.
 void Scheduler::decode(const Piece& piece) {
   Stream& stream = streams_[piece.stream];
-  const auto position = static_cast<int32_t>(stream.cache.size());
+  PlacedBatch batch;
+  for (int64_t i = piece.known() - 1; i < std::ssize(piece.tokens); ++i)
+    batch.outputs.push_back(static_cast<int32_t>(i));
+  batch.append(piece.tokens, stream.cache.size(), piece.stream, nullptr);
   const double start = turns_.now(), bytes = bytes_of({&piece, 1});
-  executor_.decode_guesses(piece.tokens, piece.guesses, position);
+  executor_.submit(batch.batch(program_), {.chain = core::Chain::resume, .guesses = piece.guesses});
   if (piece.guesses == 0) {
     stream.cache.evaluated(piece.tokens);
     evaluating_ = std::ssize(piece.tokens);
     has_pending_token_ = true;
     return;
   }
-  const std::span<const int32_t> chosen = executor_.chosen_tokens();
+  const std::span<const int32_t> chosen = executor_.wait();
   const double seconds = turns_.now() - start;
   stream.last_used = ++step_;
   stream.sequence->generation_ += {0, seconds, bytes};

@@ -88,8 +88,6 @@ PrefixSettings Scheduler::own_files(const std::string& folder, const std::string
 Scheduler::StreamFile Scheduler::save_stream(int32_t stream, const std::string& folder, const std::string& model) {
   StreamFile saved;
   when_free(stream, [&](StreamCache& cache) {
-    if (cache.size() < kWorthKeeping)
-      throw_error("slot {} holds only {} tokens, too few to save", stream, cache.size());
     for (const int32_t token : cache.tokens())
       if (token < 0)
         throw_error("slot {} holds {}, which cannot be saved as tokens", stream,
@@ -99,10 +97,14 @@ Scheduler::StreamFile Scheduler::save_stream(int32_t stream, const std::string& 
       throw_error("{} exists and is not a saved slot: choose another name", folder);
     fs::remove_all(folder, ignored);
     std::string problem;
-    const std::unique_ptr<PrefixCache> files =
-        PrefixCache::make(executor_, program_, own_files(folder, model, problem));
-    files->keep(cache);
-    files->write_all();
+    if (cache.size() < kWorthKeeping) {
+      fs::create_directories(folder, ignored);
+    } else {
+      const std::unique_ptr<PrefixCache> files =
+          PrefixCache::make(executor_, program_, own_files(folder, model, problem));
+      files->keep(cache);
+      files->write_all();
+    }
     std::ofstream out(tokens_file(folder));
     out << nlohmann::json(std::vector<int32_t>(cache.tokens().begin(), cache.tokens().end())).dump();
     out.close();
@@ -116,8 +118,12 @@ Scheduler::StreamFile Scheduler::save_stream(int32_t stream, const std::string& 
 Scheduler::StreamFile Scheduler::restore_stream(int32_t stream, const std::string& folder, const std::string& model) {
   StreamFile restored;
   const std::vector<int32_t> tokens = read_tokens(folder);
-  check_prompt(tokens, executor_.config().context, program_.vocab);
+  if (!tokens.empty()) check_prompt(tokens, executor_.config().context, program_.vocab);
   when_free(stream, [&](StreamCache& cache) {
+    if (std::ssize(tokens) < kWorthKeeping) { // saved without rows: they are evaluated again
+      cache.keep(0);
+      return;
+    }
     std::string problem;
     const std::unique_ptr<PrefixCache> files =
         PrefixCache::make(executor_, program_, own_files(folder, model, problem));

@@ -2,6 +2,7 @@
 #include "engine/sequences/scheduler.h"
 
 #include <algorithm>
+#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -42,19 +43,31 @@ void Scheduler::start_waiting() {
   }
 }
 
-// Requires the lock.
+// Requires the lock. A sequence that waits for a certain stream holds up no other.
 Scheduler::Start Scheduler::next_start() const {
-  if (waiting_.empty()) return {};
-  const auto since = [](const std::shared_ptr<Sequence>& s) { return std::pair(s->waits_since_, s->number_); };
+  const auto is_free = [](const Stream& stream) { return !stream.sequence; };
+  const bool any_is_free = std::ranges::any_of(streams_, is_free);
   const double now = turns_.now();
-  Start next{.sequence = *std::ranges::min_element(waiting_, {}, since)};
-  next.late = turns_.is_late(waiting_of(next.sequence), now);
-  if (!next.late) next.sequence = *std::ranges::min_element(waiting_, TurnPolicy::before, waiting_of);
-  if (std::ranges::any_of(streams_, [](const Stream& stream) { return !stream.sequence; })) return next;
-  if (!prefixes_) return {};
+  const auto first_of = [&](auto&& sequences) -> Start {
+    if (sequences.begin() == sequences.end()) return {};
+    const auto since = [](const std::shared_ptr<Sequence>& s) { return std::pair(s->waits_since_, s->number_); };
+    Start first{.sequence = *std::ranges::min_element(sequences, {}, since)};
+    first.late = turns_.is_late(waiting_of(first.sequence), now);
+    if (!first.late) first.sequence = *std::ranges::min_element(sequences, TurnPolicy::before, waiting_of);
+    return first;
+  };
+  Start next = first_of(waiting_ | std::views::filter([&](const std::shared_ptr<Sequence>& sequence) {
+                          const int32_t wanted = sequence->request_.stream;
+                          return wanted < 0 ? any_is_free : is_free(streams_[wanted]);
+                        }));
+  if (next.sequence) return next;
+  next = first_of(waiting_);
+  if (!next.sequence || !prefixes_) return {};
   // The victim has the least priority, then the longest time on its stream, then the latest submission.
   std::tuple<int64_t, double, int64_t> least;
   for (int32_t i = 0; i < std::ssize(streams_); ++i) {
+    if (const int32_t wanted = next.sequence->request_.stream; is_free(streams_[i]) || (wanted >= 0 && i != wanted))
+      continue;
     const Turn& turn = streams_[i].turn;
     const int64_t priority = streams_[i].sequence->request_.priority;
     if (streams_[i].started == step_) continue;
@@ -95,7 +108,8 @@ bool Scheduler::preempt(Stream& stream) {
 void Scheduler::start(const Start& next) {
   Sequence& sequence = *next.sequence;
   const std::span<const int32_t> tokens = sequence.marked(), own = tokens.first(sequence.evaluated_);
-  Stream& stream = best_stream(sequence.reuses() ? tokens : own);
+  const int32_t wanted = sequence.request_.stream;
+  Stream& stream = wanted >= 0 ? streams_[wanted] : best_stream(sequence.reuses() ? tokens : own);
   stream.sequence = next.sequence;
   sequence.start(program_.vocab, turns_.now());
   const int64_t branch = prefixes_ ? use_prefixes(stream) : 0;
@@ -119,6 +133,7 @@ void Scheduler::start(const Start& next) {
   count_cached(sequence, std::min(same, prompt) - std::min(sequence.evaluated_, prompt));
   const std::scoped_lock lock(mutex_);
   if (sequence.preempted_ == 0) counts_.prompt_tokens += prompt;
+  positions_[number_of(stream)] = same;
 }
 
 // The free stream with the longest usable prefix. If that is short or the prefix cache has more, the least recently

@@ -5,7 +5,7 @@
 
 namespace ridge::engine {
 
-core::Sequences Scheduler::sequences() const {
+api::Sequences Scheduler::sequences() const {
   if (driven_by_caller_) {
     const std::scoped_lock lock(mutex_);
     return describe();
@@ -16,12 +16,12 @@ core::Sequences Scheduler::sequences() const {
 }
 
 // Requires the lock, on the thread that runs steps.
-core::Sequences Scheduler::describe() const {
-  using State = core::Sequences::State;
-  core::Sequences all;
+api::Sequences Scheduler::describe() const {
+  using State = api::Sequences::State;
+  api::Sequences all;
   all.context = executor_.config().context;
   const auto row_of = [](const Sequence& sequence) {
-    core::Sequences::Row row;
+    api::Sequences::Row row;
     row.number = sequence.number_;
     row.priority = sequence.request_.priority;
     row.prompt_tokens = std::ssize(sequence.request_.prompt);
@@ -33,7 +33,7 @@ core::Sequences Scheduler::describe() const {
   for (const Stream& stream : streams_) {
     all.streams.push_back({stream.sequence != nullptr, stream.cache.size()});
     if (!stream.sequence) continue;
-    core::Sequences::Row row = row_of(*stream.sequence);
+    api::Sequences::Row row = row_of(*stream.sequence);
     row.stream = static_cast<int32_t>(std::ssize(all.streams)) - 1;
     row.evaluated_tokens = stream.cache.size();
     row.state = stream.sequence->text_done(stream.cache.size()) ? State::writing : State::reading;
@@ -43,7 +43,7 @@ core::Sequences Scheduler::describe() const {
   std::ranges::sort(waiting, TurnPolicy::before, waiting_of);
   const double now = turns_.now();
   for (const auto& sequence : waiting) {
-    core::Sequences::Row row = row_of(*sequence);
+    api::Sequences::Row row = row_of(*sequence);
     row.evaluated_tokens = sequence->evaluated_;
     row.state = sequence->preempted_ > 0 ? State::preempted : State::waiting;
     row.seconds_waiting = now - sequence->waits_since_;

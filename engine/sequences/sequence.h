@@ -2,11 +2,10 @@
 #pragma once
 
 #include "core/sampler.h"
-#include "core/sampling/token_choice.h"
+#include "core/token_choice.h"
 #include "engine/diffusion/canvas.h"
 #include "engine/pictures/text_pictures.h"
 #include "engine/prefixes/prefix_store.h"
-#include "engine/sequences/usage.h"
 #include "engine/speculation/speculator.h"
 
 #include <atomic>
@@ -23,6 +22,22 @@
 #include <vector>
 
 namespace ridge::engine {
+
+// The cost of some work: tokens, wall time, and bytes moved as in op_cost.
+struct Usage {
+  int64_t tokens = 0;
+  double seconds = 0;
+  double bytes = 0;
+
+  Usage& operator+=(const Usage& other) {
+    tokens += other.tokens;
+    seconds += other.seconds;
+    bytes += other.bytes;
+    return *this;
+  }
+  double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+  double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; }
+};
 
 enum class StopReason {
   end_of_turn,
@@ -61,6 +76,7 @@ struct SequenceRequest {
   std::vector<float> adapter_scales;   // one per adapter; empty: as loaded
   bool reuse = true;                   // false: do not use cached prefixes
   int64_t priority = 0;                // lower goes first
+  int32_t stream = -1;                 // waits for this one; -1: takes any
   std::optional<Diffusion> diffusion;
   std::function<void(std::span<const int32_t> answer)> on_canvas;
 };

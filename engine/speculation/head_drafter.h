@@ -5,7 +5,7 @@
 #pragma once
 
 #include "core/sampler.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "engine/pictures/text_pictures.h"
 #include "engine/speculation/drafter.h"
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "core/sampler.h"
-#include "engine/loaded_model.h"
-#include "engine/sequences/stream_cache.h"
+#include "engine/loading/loaded_model.h"
+#include "engine/prefixes/stream_cache.h"
 #include "engine/speculation/drafter.h"
 
 namespace ridge::engine {

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "engine/adapters/adapters.h"
+#include "engine/diffusion/canvas.h"
 #include "engine/options.h"
 #include "engine/speculation/head_drafter.h"
 #include "engine/speculation/model_drafter.h"
@@ -25,9 +26,9 @@ void check_vocabulary(const text::Tokenizer& theirs, const std::string& draft, c
                   draft, token, theirs.token_text(token), ours.token_text(token), model.file.path());
 }
 
-std::unique_ptr<Drafter> open_draft_model(const core::ModelOptions& options, const LoadedModel& model,
+std::unique_ptr<Drafter> open_draft_model(const api::ModelOptions& options, const LoadedModel& model,
                                           const LoadSteps& steps) {
-  core::ModelOptions of_draft = options;
+  api::ModelOptions of_draft = options;
   of_draft.model = options.draft_model;
   of_draft.context = model.executor->config().context;
   of_draft.gpu_layers = -1;
@@ -45,7 +46,7 @@ std::unique_ptr<Drafter> open_draft_model(const core::ModelOptions& options, con
 
 } // namespace
 
-void check_speculation(const core::ModelOptions& options) {
+void check_speculation(const api::ModelOptions& options) {
   const bool named = !options.draft_model.empty();
   if (options.speculation == "draft" && !named)
     throw Error("--spec draft: needs a draft model; give it with --draft-model FILE", Error::kUsage);
@@ -66,7 +67,7 @@ models::Ending ending_of_model(bool drafts, Pictures pictures) {
   return drafts ? models::Ending::drafted : models::Ending::logits;
 }
 
-Pictures pictures_of(const core::ModelOptions& options) { return Pictures(!options.mmproj.empty()); }
+Pictures pictures_of(const api::ModelOptions& options) { return Pictures(!options.mmproj.empty()); }
 
 } // namespace
 
@@ -86,7 +87,7 @@ bool merges_in_order(const gguf::File& file) {
   return tokenizer == "gpt2" || tokenizer == "none";
 }
 
-std::vector<LoadedHead> named_head(const gguf::File& file, const core::ModelOptions& options) {
+std::vector<LoadedHead> named_head(const gguf::File& file, const api::ModelOptions& options) {
   if (options.speculation != "auto" && options.speculation != "draft") return {};
   auto head = std::make_shared<const gguf::File>(gguf::File::open(options.draft_model));
   std::vector<LoadedHead> heads;
@@ -95,7 +96,7 @@ std::vector<LoadedHead> named_head(const gguf::File& file, const core::ModelOpti
 }
 
 // The guide's head needs rows of several layers: there is none if these are divided.
-std::vector<LoadedHead> guide_head(const gguf::File& guide, const core::ModelOptions& options) {
+std::vector<LoadedHead> guide_head(const gguf::File& guide, const api::ModelOptions& options) {
   std::vector<LoadedHead> heads;
   if (options.ranks.pipeline <= 1 && options.gpu_layers <= 0)
     heads.push_back(eagle_head(std::make_shared<const gguf::File>(models::open_guide_draft()), guide));
@@ -104,8 +105,7 @@ std::vector<LoadedHead> guide_head(const gguf::File& guide, const core::ModelOpt
 
 } // namespace
 
-std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOptions& options,
-                                     const LoadSteps& steps) {
+std::vector<LoadedHead> heads_to_use(const gguf::File& file, const api::ModelOptions& options, const LoadSteps& steps) {
   if (!options.draft_model.empty()) return named_head(file, options);
   const bool demanded = options.speculation == "mtp";
   if (!demanded && options.speculation != "auto") return {};
@@ -134,18 +134,18 @@ LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads, Pict
   return model;
 }
 
-LoadedModel open_generating(gguf::File file, const core::ModelOptions& options, const LoadSteps& steps) {
+LoadedModel open_generating(gguf::File file, const api::ModelOptions& options, const LoadSteps& steps) {
   std::vector<LoadedHead> heads = heads_to_use(file, options, steps);
   LoadedModel model = open_with_heads(std::move(file), std::move(heads), pictures_of(options));
   if (pictures_of(options) == Pictures::yes) add_pictures(model, options, steps.note);
   return with_adapters(std::move(model), options.adapters);
 }
 
-LoadedModel open_generating(const core::ModelOptions& options, const LoadSteps& steps) {
+LoadedModel open_generating(const api::ModelOptions& options, const LoadSteps& steps) {
   return open_generating(open_file(options.model, steps), options, steps);
 }
 
-core::ExecutorConfig generating_config(const core::ModelOptions& options, const core::Program& program) {
+core::ExecutorConfig generating_config(const api::ModelOptions& options, const core::Program& program) {
   core::ExecutorConfig config = executor_config(options, program.trained_context);
   if (core::sees_ahead(program)) {
     config.max_batch = config.context;
@@ -159,7 +159,7 @@ core::ExecutorConfig generating_config(const core::ModelOptions& options, const 
   return config;
 }
 
-std::unique_ptr<Speculator> make_speculator(const core::ModelOptions& options, const LoadedModel& model,
+std::unique_ptr<Speculator> make_speculator(const api::ModelOptions& options, const LoadedModel& model,
                                             const LoadSteps& steps) {
   if (options.speculation == "off") return nullptr;
   std::unique_ptr<Drafter> drafter;

@@ -1,8 +1,8 @@
 // Chooses the drafter.
 #pragma once
 
-#include "core/requests.h"
-#include "engine/loaded_model.h"
+#include "api/requests.h"
+#include "engine/loading/loaded_model.h"
 #include "engine/speculation/speculator.h"
 
 #include <memory>
@@ -10,11 +10,11 @@
 namespace ridge::engine {
 
 // Throws a usage Error for contradictory options, before loading.
-void check_speculation(const core::ModelOptions& options);
+void check_speculation(const api::ModelOptions& options);
 
 // Includes draft heads if they are used. Throws Error if `--spec mtp` finds no supported heads.
-LoadedModel open_generating(const core::ModelOptions& options, const LoadSteps& steps = {});
-LoadedModel open_generating(gguf::File file, const core::ModelOptions& options, const LoadSteps& steps = {});
+LoadedModel open_generating(const api::ModelOptions& options, const LoadSteps& steps = {});
+LoadedModel open_generating(gguf::File file, const api::ModelOptions& options, const LoadSteps& steps = {});
 
 enum class Pictures : bool { no, yes };
 
@@ -26,15 +26,15 @@ LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads, Pict
 
 // The file's heads, the named one, or the guide's, without executors. Unsupported heads give a note, or an Error if the
 // options require them.
-std::vector<LoadedHead> heads_to_use(const gguf::File& file, const core::ModelOptions& options,
+std::vector<LoadedHead> heads_to_use(const gguf::File& file, const api::ModelOptions& options,
                                      const LoadSteps& steps = {});
 
 // Adds outputs for drafts. A diffusion model gets a step's outputs and batches of whole texts.
-core::ExecutorConfig generating_config(const core::ModelOptions& options, const core::Program& program);
+core::ExecutorConfig generating_config(const api::ModelOptions& options, const core::Program& program);
 
 // Null if speculation is off. Uses the heads of `model`, which must then outlive it, or starts the draft model. Throws
 // Error if that cannot run or has another vocabulary.
-std::unique_ptr<Speculator> make_speculator(const core::ModelOptions& options, const LoadedModel& model,
+std::unique_ptr<Speculator> make_speculator(const api::ModelOptions& options, const LoadedModel& model,
                                             const LoadSteps& steps);
 
 } // namespace ridge::engine

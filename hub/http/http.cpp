@@ -4,7 +4,6 @@
 #include "core/error.h"
 #include "core/strings/lower.h"
 #include "core/strings/printable.h"
-#include "hub/names.h"
 
 #include <algorithm>
 #include <array>

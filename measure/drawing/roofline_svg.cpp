@@ -1,7 +1,7 @@
 // Operations per byte against operations per second, log-log.
 #include "measure/roofline_report.h"
 
-#include "engine/machine.h"
+#include "engine/loading/machine.h"
 #include "measure/drawing/svg.h"
 #include "quant/registry.h"
 

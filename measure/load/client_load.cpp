@@ -22,7 +22,7 @@ namespace {
 
 class Clients {
  public:
-  Clients(engine::Scheduler& scheduler, const core::ClientLoad& load, const BenchPlan& plan, int64_t vocab)
+  Clients(engine::Scheduler& scheduler, const api::ClientLoad& load, const BenchPlan& plan, int64_t vocab)
       : scheduler_(scheduler), load_(load), plan_(plan), vocab_(vocab), shared_(random_tokens(0, load.shared)) {}
 
   // Requests from number `first`. arrivals: per second; 0: each client always has one. Rethrows the first Error.
@@ -103,7 +103,7 @@ class Clients {
   }
 
   engine::Scheduler& scheduler_;
-  const core::ClientLoad& load_;
+  const api::ClientLoad& load_;
   const BenchPlan& plan_;
   const int64_t vocab_;
   const std::vector<int32_t> shared_;
@@ -113,7 +113,7 @@ class Clients {
   std::exception_ptr error_;
 };
 
-BenchPlan plan_load(const core::BenchRequest& request) {
+BenchPlan plan_load(const api::BenchRequest& request) {
   BenchPlan plan = plan_bench(request, {});
   if (plan.prompts.empty() || plan.generated.empty())
     throw Error("--clients: prompts and answers need at least one token (--n-prompt, --n-gen)", Error::kUsage);
@@ -123,9 +123,9 @@ BenchPlan plan_load(const core::BenchRequest& request) {
   return plan;
 }
 
-void start_executor(engine::LoadedModel& model, const core::BenchRequest& request, const BenchPlan& plan,
+void start_executor(engine::LoadedModel& model, const api::BenchRequest& request, const BenchPlan& plan,
                     const engine::LoadSteps& steps) {
-  core::ModelOptions options = model_options(request, plan.settings[0]);
+  api::ModelOptions options = model_options(request, plan.settings[0]);
   options.context = std::ranges::max(plan.prompts) + std::ranges::max(plan.generated);
   core::ExecutorConfig config = engine::executor_config(options, model.program.trained_context);
   engine::set_streams(config, options, request.load.streams > 0 ? request.load.streams : request.load.clients);
@@ -139,10 +139,10 @@ Percentiles percentiles(std::vector<double> seconds) {
   return {quantile(seconds, 0.5), quantile(seconds, 0.9), quantile(seconds, 0.99)};
 }
 
-ClientLoadRow play_to(engine::LoadedModel& model, const std::string& name, const core::BenchRequest& request,
+ClientLoadRow play_to(engine::LoadedModel& model, const std::string& name, const api::BenchRequest& request,
                       const BenchPlan& plan, const engine::LoadSteps& steps) {
   start_executor(model, request, plan, steps);
-  const core::ClientLoad& load = request.load;
+  const api::ClientLoad& load = request.load;
   const Peaks peaks(model);
   engine::Scheduler scheduler(*model.executor, model.program, nullptr,
                               engine::prefix_settings({}, model.file, steps.note));
@@ -176,7 +176,7 @@ ClientLoadRow play_to(engine::LoadedModel& model, const std::string& name, const
 
 } // namespace
 
-std::vector<ClientLoadRow> client_load(const core::BenchRequest& request, const engine::LoadSteps& steps) {
+std::vector<ClientLoadRow> client_load(const api::BenchRequest& request, const engine::LoadSteps& steps) {
   const BenchPlan plan = plan_load(request);
   std::vector<ClientLoadRow> rows;
   for_each_model(request, "", steps, [&](engine::LoadedModel& model, const std::string& name) {

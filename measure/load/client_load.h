@@ -14,7 +14,7 @@ struct Percentiles { // seconds; 0: not measured
 
 struct ClientLoadRow {
   std::string model, backend, device; // as in BenchRow
-  core::ClientLoad load;
+  api::ClientLoad load;
   int64_t requests = 0;
   double seconds = 0;
   int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
@@ -33,6 +33,6 @@ struct ClientLoadRow {
 
 // Warm-up, then the load, on each model. Prompts are a shared prefix plus random tokens. Throws like bench(), and a
 // usage Error if a prompt is not longer than the prefix.
-std::vector<ClientLoadRow> client_load(const core::BenchRequest& request, const engine::LoadSteps& steps);
+std::vector<ClientLoadRow> client_load(const api::BenchRequest& request, const engine::LoadSteps& steps);
 
 } // namespace ridge::measure

@@ -1,7 +1,7 @@
 #include "measure/peaks/kept_peaks.h"
 
 #include "core/json/state_file.h"
-#include "engine/machine.h"
+#include "engine/loading/machine.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cpu/executor/threads.h"
 #include "kernels/cuda/executor/executor.h"

@@ -1,7 +1,7 @@
 // Best bandwidths per device, in $XDG_STATE_HOME/ridge: other programs may disturb a new measurement.
 #pragma once
 
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 
 #include <optional>
 #include <string>

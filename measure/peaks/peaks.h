@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/ceiling.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "measure/peaks/datasheet.h"
 
 #include <optional>

@@ -52,11 +52,11 @@ media::Sound random_sound(double seconds) {
 
 class PictureBench {
  public:
-  PictureBench(engine::LoadedModel& model, engine::PictureReader& reader, const core::BenchRequest& request,
+  PictureBench(engine::LoadedModel& model, engine::PictureReader& reader, const api::BenchRequest& request,
                const media::Medium& medium)
       : model_(model), reader_(reader), request_(request), medium_(medium) {}
 
-  PictureRow run(const std::string& name, const core::ModelOptions& options, const engine::LoadSteps& steps) {
+  PictureRow run(const std::string& name, const api::ModelOptions& options, const engine::LoadSteps& steps) {
     read();
     start(options, steps);
     PictureRow row = {.model = name,
@@ -125,7 +125,7 @@ class PictureBench {
     return made;
   }
 
-  void start(core::ModelOptions options, const engine::LoadSteps& steps) {
+  void start(api::ModelOptions options, const engine::LoadSteps& steps) {
     options.context = std::ssize(text_);
     core::ExecutorConfig config = engine::executor_config(options, model_.program.trained_context);
     for (const engine::TextPictures::Place& place : pictures_.places())
@@ -147,7 +147,7 @@ class PictureBench {
 
   engine::LoadedModel& model_;
   engine::PictureReader& reader_;
-  const core::BenchRequest& request_;
+  const api::BenchRequest& request_;
   const media::Medium& medium_;
   std::vector<int32_t> text_;
   engine::TextPictures pictures_;
@@ -156,9 +156,9 @@ class PictureBench {
 
 } // namespace
 
-std::vector<PictureRow> bench_pictures(const core::BenchRequest& request, const engine::LoadSteps& steps) {
+std::vector<PictureRow> bench_pictures(const api::BenchRequest& request, const engine::LoadSteps& steps) {
   const BenchPlan plan = plan_bench(request, {});
-  core::ModelOptions options = model_options(request, plan.settings[0]);
+  api::ModelOptions options = model_options(request, plan.settings[0]);
   options.device = request.device;
   const bool is_sound = request.sound_seconds > 0;
   const media::Medium medium =

@@ -25,6 +25,6 @@ struct PictureRow {
 };
 
 // Encodes random input. Throws like bench(), and a usage Error for an invalid size or no encoder.
-std::vector<PictureRow> bench_pictures(const core::BenchRequest& request, const engine::LoadSteps& steps);
+std::vector<PictureRow> bench_pictures(const api::BenchRequest& request, const engine::LoadSteps& steps);
 
 } // namespace ridge::measure

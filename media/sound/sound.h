@@ -1,6 +1,6 @@
 #pragma once
 
-#include "media/picture.h"
+#include "media/pictures/picture.h"
 
 #include <cstddef>
 #include <cstdint>

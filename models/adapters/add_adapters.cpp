@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "core/stages/split.h"
 #include "core/strings/printable.h"
-#include "models/planar.h"
+#include "models/file/planar.h"
 #include "quant/registry.h"
 
 #include <fmt/format.h>

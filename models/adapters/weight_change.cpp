@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/strings/printable.h"
-#include "models/planar.h"
+#include "models/file/planar.h"
 #include "quant/registry.h"
 
 namespace ridge::models {

@@ -32,9 +32,11 @@ static void build(Builder& b) {
   const Hparams& h = b.hparams();
   const double scale = h.get_float("logit_scale", 1);
   const bool rms = h.architecture() == "cohere2moe" && h.get_float("attention.layer_norm_rms_epsilon", 0) != 0;
-  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention_of(b, il)); },
-           .ffn = [&](ValueId x,
-                      int64_t il) { return h.has_experts(il) ? b.experts(x, il, routing_of(b, il)) : b.ffn(x, il); },
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, attention_of(b, il)); },
+           .ffn =
+               [&](ValueId x, int64_t il) {
+                 return h.has_experts(il) ? blocks::experts(b, x, il, routing_of(b, il)) : blocks::ffn(b, x, il);
+               },
            .ffn_norm = {},
            .parallel = true,
            .drafts = h.architecture() == "cohere2moe" ? Drafts::normed : Drafts::none,

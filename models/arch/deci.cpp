@@ -9,7 +9,7 @@ using core::ValueId;
 static ValueId mixer(Builder& b, ValueId x, int64_t il, const std::string& blk) {
   const ValueId normed = b.rms_norm(x, blk + "attn_norm");
   const ValueId mixed = b.hparams().has_attention(il)
-                            ? b.attention(normed, il, {.rope = Rope::adjacent})
+                            ? blocks::attention(b, normed, il, {.rope = Rope::adjacent})
                             : b.linear(normed, blk + "attn_output", b.hparams().width(), false);
   return b.add(x, mixed, blk + "attn_add");
 }
@@ -29,7 +29,7 @@ static void build(Builder& b) {
     if (empty || !mixes) b.skip(blk + "attn_output.bias");
     if (mixes && !empty) x = mixer(b, x, il, blk);
     if (il + 1 == h.layers()) x = b.gather(x);
-    if (!empty) x = b.add(x, b.ffn(b.rms_norm(x, blk + "ffn_norm"), il), blk + "ffn_add");
+    if (!empty) x = b.add(x, blocks::ffn(b, b.rms_norm(x, blk + "ffn_norm"), il), blk + "ffn_add");
   }
   b.logits(x);
 }

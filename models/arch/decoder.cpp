@@ -77,15 +77,17 @@ ValueId apertus_ffn(Builder& b, ValueId x, int64_t il) {
   xielu.beta = number("xielu.beta");
   xielu.alpha_negative = xielu.beta + softplus(number("xielu.alpha_n"));
   xielu.epsilon = number("xielu.eps");
-  return b.ffn(x, il, {xielu, false});
+  return blocks::ffn(b, x, il, {xielu, false});
 }
 
 // The file's width counts gate and up.
-ValueId qwen_ffn(Builder& b, ValueId x, int64_t il) { return b.ffn(x, il, {.width = b.hparams().ffn_width(il) / 2}); }
+ValueId qwen_ffn(Builder& b, ValueId x, int64_t il) {
+  return blocks::ffn(b, x, il, {.width = b.hparams().ffn_width(il) / 2});
+}
 
 ValueId hunyuan_experts(Builder& b, ValueId x, int64_t il) {
-  return b.experts(
-      x, il, {.width = b.hparams().ffn_width(il), .normalize = true, .gate = core::Gate::softmax, .shared = true});
+  return blocks::experts(
+      b, x, il, {.width = b.hparams().ffn_width(il), .normalize = true, .gate = core::Gate::softmax, .shared = true});
 }
 
 // The experts of this layer are unused: only the activation remains.
@@ -95,11 +97,11 @@ ValueId only_activation(Builder& b, ValueId x, int64_t il) {
        {"ffn_gate_inp.weight", "exp_probs_b.bias", "ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight",
         "ffn_gate_shexp.weight", "ffn_up_shexp.weight", "ffn_down_shexp.weight"})
     b.skip(blk + tensor);
-  return b.activate(x, blk + "ffn_activation");
+  return blocks::activate(b, x, blk + "ffn_activation");
 }
 
 ValueId refact_ffn(Builder& b, ValueId x, int64_t il) {
-  return b.hparams().experts() > 0 ? only_activation(b, x, il) : b.ffn(x, il, {.bias = false});
+  return b.hparams().experts() > 0 ? only_activation(b, x, il) : blocks::ffn(b, x, il, {.bias = false});
 }
 
 // A layer between two with experts has experts but does not use them.
@@ -107,8 +109,8 @@ ValueId ernie_ffn(Builder& b, ValueId x, int64_t il) {
   const Hparams& h = b.hparams();
   h.get_int("expert_shared_count", 0);
   if (!h.has_experts(il) && !b.has(fmt::format("blk.{}.ffn_up.weight", il))) return only_activation(b, x, il);
-  return b.feed_forward(x, il,
-                        {.normalize = true, .gate = core::Gate::softmax, .selection_bias = true, .shared = true});
+  return blocks::feed_forward(b, x, il,
+                              {.normalize = true, .gate = core::Gate::softmax, .selection_bias = true, .shared = true});
 }
 
 constexpr AttentionSpec
@@ -147,7 +149,9 @@ constexpr auto kKinds = std::to_array<Kind>({
     {.name = "olmo", .attention = kAdjacent, .layer_norms = true},
     {.name = "apertus", .attention = kNormed, .read = skip_norm_biases, .ffn = apertus_ffn},
     {.name = "bitnet", .attention = kBitNet, .activation = {.norm = true}},
-    {.name = "bitnet-b1.58", .attention = kBitNet, .activation = {.activation = {Activation::relu_squared}, .norm = true}},
+    {.name = "bitnet-b1.58",
+     .attention = kBitNet,
+     .activation = {.activation = {Activation::relu_squared}, .norm = true}},
     {.name = "exaone", .attention = kSplit},
     {.name = "openelm", .attention = kNormed},
     {.name = "paddleocr", .attention = kInOrder},
@@ -190,12 +194,12 @@ void build(Builder& b) {
   const bool experts = kind.experts && b.hparams().experts() > 0;
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
-                 return b.attention(x, il, every > 0 && (il + 1) % every == 0 ? without_rope : attention);
+                 return blocks::attention(b, x, il, every > 0 && (il + 1) % every == 0 ? without_rope : attention);
                },
            .ffn =
                [&](ValueId x, int64_t il) {
                  if (kind.ffn) return kind.ffn(b, x, il);
-                 return experts ? b.experts(x, il, *kind.experts) : b.ffn(x, il, kind.activation);
+                 return experts ? blocks::experts(b, x, il, *kind.experts) : blocks::ffn(b, x, il, kind.activation);
                },
            .ffn_norm = kind.ffn_norm,
            .layer_norms = kind.layer_norms,

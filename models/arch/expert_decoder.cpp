@@ -120,13 +120,14 @@ void build(Builder& b) {
                [&](ValueId x, int64_t il) {
                  AttentionSpec spec = attention;
                  if (kind.of_layer) kind.of_layer(h, spec, il);
-                 return b.attention(x, il, spec);
+                 return blocks::attention(b, x, il, spec);
                },
            .ffn =
                [&](ValueId x, int64_t il) {
                  if (kind.wide_experts) routing.width = h.ffn_width(il);
                  const bool experts = kind.has_experts ? kind.has_experts(b, il) : h.has_experts(il);
-                 return experts ? b.experts(x, il, routing, kind.activation) : b.ffn(x, il, kind.activation);
+                 return experts ? blocks::experts(b, x, il, routing, kind.activation)
+                                : blocks::ffn(b, x, il, kind.activation);
                },
            .mixer_post_norm = kind.post_norms ? "post_attention_norm" : "",
            .ffn_post_norm = kind.post_norms ? "post_ffw_norm" : "",

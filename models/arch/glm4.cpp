@@ -12,17 +12,17 @@ static void build(Builder& b) {
   const AttentionSpec attention = {.rope = experts || sections ? Rope::split : Rope::adjacent,
                                    .qk_norm = b.has("blk.0.attn_q_norm.weight"),
                                    .rope_axes = sections ? RopeAxes::in_order : RopeAxes::one};
-  const auto mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention); };
+  const auto mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, attention); };
   if (!experts)
     return b.build({.mixer = mixer,
-                    .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); },
+                    .ffn = [&](ValueId x, int64_t il) { return blocks::ffn(b, x, il); },
                     .mixer_post_norm = "post_attention_norm",
                     .ffn_post_norm = "post_ffw_norm"});
   h.get_int("expert_shared_count", 0);
   RoutingSpec routing = {.normalize = h.get_bool("expert_weights_norm", false), .selection_bias = true, .shared = true};
   if (h.get_int("expert_gating_func", 0) == 0) routing.gate = core::Gate::sigmoid;
   b.build({.mixer = mixer,
-           .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); },
+           .ffn = [&](ValueId x, int64_t il) { return blocks::feed_forward(b, x, il, routing); },
            .ffn_norm = "post_attention_norm",
            .drafts = Drafts::normed});
 }

@@ -15,9 +15,10 @@ static void build(Builder& b) {
   const RoutingSpec routing = {.normalize = false, .gate = core::Gate::softmax_of_chosen};
   const ActivationSpec activation = {
       .activation = {.kind = core::Activation::silu, .alpha = 1.702f, .limit = 7, .shift = 1}};
-  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, h.slides(il, 2) ? sliding : full); },
-           .ffn = [&](ValueId x, int64_t il) { return b.experts(x, il, routing, activation); },
-           .ffn_norm = "post_attention_norm"});
+  b.build(
+      {.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, h.slides(il, 2) ? sliding : full); },
+       .ffn = [&](ValueId x, int64_t il) { return blocks::experts(b, x, il, routing, activation); },
+       .ffn_norm = "post_attention_norm"});
 }
 
 constinit const ArchitectureFile arch::gpt_oss = {.build = build};

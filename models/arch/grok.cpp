@@ -21,12 +21,12 @@ static void build_grok(Builder& b) {
   const ActivationSpec gelu = {{core::Activation::gelu}};
   const auto feed_forward = [&](ValueId x, int64_t il) {
     const std::string blk = fmt::format("blk.{}.", il);
-    const ValueId chosen = b.experts(x, il, kRouting, gelu);
+    const ValueId chosen = blocks::experts(b, x, il, kRouting, gelu);
     if (!b.has(blk + "ffn_up.weight")) return chosen;
-    return b.activate(b.add(b.ffn(x, il, gelu), chosen, blk + "ffn_both"), blk + "ffn_half",
-                      {{core::Activation::identity, static_cast<float>(std::numbers::sqrt2 / 2)}});
+    return blocks::activate(b, b.add(blocks::ffn(b, x, il, gelu), chosen, blk + "ffn_both"), blk + "ffn_half",
+                            {{core::Activation::identity, static_cast<float>(std::numbers::sqrt2 / 2)}});
   };
-  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention); },
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, attention); },
            .ffn = feed_forward,
            .mixer_post_norm = "attn_output_norm",
            .ffn_post_norm = b.has("blk.0.layer_output_norm.weight") ? "layer_output_norm" : "post_ffw_norm",
@@ -41,17 +41,17 @@ static void build_arctic(Builder& b) {
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
                  input = x;
-                 return b.attention(b.rms_norm(x, fmt::format("blk.{}.attn_norm", il)), il,
-                                    {.rope = Rope::adjacent, .rope_factors = false, .output_bias = false});
+                 return blocks::attention(b, b.rms_norm(x, fmt::format("blk.{}.attn_norm", il)), il,
+                                          {.rope = Rope::adjacent, .rope_factors = false, .output_bias = false});
                },
            .ffn =
                [&](ValueId x, int64_t il) {
                  const std::string blk = fmt::format("blk.{}.", il);
                  if (il + 1 == h.layers()) input = b.gather(input);
-                 const ValueId dense = b.ffn(x, il, {.width = h.width()});
+                 const ValueId dense = blocks::ffn(b, x, il, {.width = h.width()});
                  RoutingSpec routing = kRouting;
                  routing.width = h.ffn_width(il);
-                 const ValueId chosen = b.experts(b.rms_norm(input, blk + "ffn_norm_exps"), il, routing);
+                 const ValueId chosen = blocks::experts(b, b.rms_norm(input, blk + "ffn_norm_exps"), il, routing);
                  return b.add(dense, chosen, blk + "ffn_both");
                },
            .mixer_norm = {}});

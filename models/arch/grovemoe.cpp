@@ -20,12 +20,12 @@ static void build(Builder& b) {
     const std::string blk = b.layer_name(il);
     const ValueId scores = b.linear(x, blk + "ffn_gate_inp", experts);
     RoutingSpec routing = {.normalize = true, .gate = core::Gate::softmax, .router = scores, .by_sigmoid = true};
-    const ValueId y = b.experts(x, il, routing);
+    const ValueId y = blocks::experts(b, x, il, routing);
     routing.used = std::min(h.experts_used(il), experts / sharing);
     routing.width = further_width > 0 ? further_width : h.k_dim(il);
     routing.suffix = "chexps";
     routing.share_matrix = sharing;
-    return b.add(y, b.experts(y, il, routing), blk + "chexps_add", scale);
+    return b.add(y, blocks::experts(b, y, il, routing), blk + "chexps_add", scale);
   };
   b.transformer({.rope = Rope::split, .qk_norm = true, .rope_factors = false}, feed_forward);
 }

@@ -25,9 +25,9 @@ struct Stacks {
       const int64_t slot = pass * layers + i, block = (high ? layers : 0) + i;
       b.begin_layer(slot);
       const std::string name = fmt::format("pass {} ", slot);
-      x = b.add(x, b.attention(norm(x, name + "attn_norm"), block, attention), name + "attn_add");
+      x = b.add(x, blocks::attention(b, norm(x, name + "attn_norm"), block, attention), name + "attn_add");
       if (high && pass + 1 == passes && i + 1 == layers) x = b.gather(x);
-      x = b.add(x, b.ffn(norm(x, name + "ffn_norm"), block), name + "ffn_add");
+      x = b.add(x, blocks::ffn(b, norm(x, name + "ffn_norm"), block), name + "ffn_add");
     }
     return norm(x, fmt::format("pass {} norm", pass++));
   }

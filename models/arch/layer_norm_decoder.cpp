@@ -78,10 +78,11 @@ void build(Builder& b) {
   AttentionSpec attention = kind.attention;
   attention.qk_norm = b.has("blk.0.attn_q_norm.weight");
   if (kind.read) kind.read(b, attention);
-  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention); },
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, attention); },
            .ffn =
                [&](ValueId x, int64_t il) {
-                 return kind.experts ? b.experts(x, il, *kind.experts) : b.ffn(x, il, kind.activation);
+                 return kind.experts ? blocks::experts(b, x, il, *kind.experts)
+                                     : blocks::ffn(b, x, il, kind.activation);
                },
            .mixer_norm = norms_twice ? "attn_norm_2" : "attn_norm",
            .ffn_norm = own_norm      ? kind.ffn_norm

@@ -27,9 +27,9 @@ static void build(Builder& b) {
     } else if (chunks) {
       spec.position_scale = {0.1f, kChunk, 1};
     }
-    return b.attention(x, il, spec);
+    return blocks::attention(b, x, il, spec);
   };
-  b.build({.mixer = attention, .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); }});
+  b.build({.mixer = attention, .ffn = [&](ValueId x, int64_t il) { return blocks::feed_forward(b, x, il, routing); }});
 }
 
 constinit const ArchitectureFile arch::llama4 = {.build = build};

@@ -29,9 +29,9 @@ static void build(Builder& b) {
   const bool olmo = b.hparams().architecture() == "olmo2";
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
-                 return b.attention(x, il, (olmo ? olmo_attention : exaone_attention)(b.hparams(), il));
+                 return blocks::attention(b, x, il, (olmo ? olmo_attention : exaone_attention)(b.hparams(), il));
                },
-           .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); },
+           .ffn = [&](ValueId x, int64_t il) { return blocks::ffn(b, x, il); },
            .mixer_norm = {},
            .ffn_norm = {},
            .mixer_post_norm = "post_attention_norm",

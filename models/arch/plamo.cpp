@@ -20,8 +20,8 @@ static void build(Builder& b) {
   const Hparams& h = b.hparams();
   const bool third = h.architecture() == "plamo3";
   const AttentionSpec first = {.rope = Rope::split, .rope_factors = false, .output_bias = false};
-  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, third ? plamo3(h, il) : first); },
-           .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); },
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, third ? plamo3(h, il) : first); },
+           .ffn = [&](ValueId x, int64_t il) { return blocks::ffn(b, x, il); },
            .ffn_norm = third ? "ffn_norm" : "",
            .mixer_post_norm = third ? "post_attention_norm" : "",
            .ffn_post_norm = third ? "post_ffw_norm" : "",

@@ -15,10 +15,11 @@ static void build(Builder& b) {
     throw_error("n_deepstack_layers is {}, but the model has {} layers", entries, b.hparams().layers());
   const bool experts = b.hparams().architecture() == "qwen3vlmoe";
   const AttentionSpec attention = {.rope = Rope::split, .qk_norm = true, .rope_axes = RopeAxes::interleaved};
-  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention); },
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, attention); },
            .ffn =
                [&](ValueId x, int64_t il) {
-                 return experts ? b.experts(x, il, {.normalize = true, .gate = core::Gate::softmax}) : b.ffn(x, il);
+                 return experts ? blocks::experts(b, x, il, {.normalize = true, .gate = core::Gate::softmax})
+                                : blocks::ffn(b, x, il);
                },
            .end_layer =
                [&](ValueId x, int64_t il) {

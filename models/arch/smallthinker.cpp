@@ -26,12 +26,12 @@ static void build(Builder& b) {
                [&](ValueId x, int64_t il) {
                  const std::string blk = fmt::format("blk.{}.", il);
                  router = b.linear(x, blk + "ffn_gate_inp", h.experts());
-                 return b.attention(b.rms_norm(x, blk + "attn_norm"), il, attention_of(h, il));
+                 return blocks::attention(b, b.rms_norm(x, blk + "attn_norm"), il, attention_of(h, il));
                },
            .ffn =
                [&](ValueId x, int64_t il) {
                  if (il + 1 == h.layers()) router = b.gather(router);
-                 return b.experts(x, il, {.normalize = true, .router = router}, {{core::Activation::relu}});
+                 return blocks::experts(b, x, il, {.normalize = true, .router = router}, {{core::Activation::relu}});
                },
            .mixer_norm = {}});
 }

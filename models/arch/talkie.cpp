@@ -13,8 +13,8 @@ static void build(Builder& b) {
   AttentionSpec attention = {.rope = Rope::split, .qk_norm = true, .norms_behind_rope = true, .rope_factors = false};
   attention.output_bias = false;
   ValueId embedded = -1;
-  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention); },
-           .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); },
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, attention); },
+           .ffn = [&](ValueId x, int64_t il) { return blocks::ffn(b, x, il); },
            .bare_norms = true,
            .logit_scale = h.get_float("logit_scale", 1),
            .begin = [&](ValueId x) { return embedded = b.unit_norm(x, "embd_norm", h.width()); },

@@ -118,7 +118,8 @@ constexpr auto kKinds = std::to_array<Kind>({
     {.name = "mimo2",
      .attention = mimo2,
      .routing = {.normalize = true, .gate = Gate::sigmoid, .selection_bias = true},
-     .scales_output = true},
+     .scales_output = true,
+     .drafts = Drafts::residual},
     {.name = "spark2_5", .attention = spark, .activation = kGelu},
     {.name = "step35",
      .attention = step35,
@@ -132,12 +133,12 @@ constexpr auto kKinds = std::to_array<Kind>({
 // A dense part beside the experts is unused.
 ValueId experts(Builder& b, ValueId x, int64_t il, const Kind& kind, const ActivationSpec& activation) {
   const std::string blk = fmt::format("blk.{}.", il);
-  if (!b.has(blk + "ffn_gate_inp.weight")) return b.ffn(x, il, activation);
+  if (!b.has(blk + "ffn_gate_inp.weight")) return blocks::ffn(b, x, il, activation);
   for (const char* dense : {"ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"}) b.skip(blk + dense);
   RoutingSpec routing = kind.routing;
   if (!routing.normalize) routing.normalize = b.hparams().get_bool("expert_weights_norm", false);
   if (!routing.gate && b.hparams().get_int("expert_gating_func", 0) == 0) routing.gate = Gate::sigmoid;
-  return b.experts(x, il, routing, activation);
+  return blocks::experts(b, x, il, routing, activation);
 }
 
 ActivationSpec limited(const Hparams& h, const Kind& kind, int64_t il) {
@@ -155,9 +156,10 @@ void build(Builder& b) {
   const auto output_scale = static_cast<float>(kind.scales_output ? h.get_float("attention.value_scale", 1) : 1);
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
-                 const ValueId y = b.attention(x, il, kind.attention(b, il));
+                 const ValueId y = blocks::attention(b, x, il, kind.attention(b, il));
                  if (output_scale == 0 || output_scale == 1) return y;
-                 return b.activate(y, fmt::format("blk.{}.attn_scale", il), {{Activation::identity, output_scale}});
+                 return blocks::activate(b, y, fmt::format("blk.{}.attn_scale", il),
+                                         {{Activation::identity, output_scale}});
                },
            .ffn = [&](ValueId x, int64_t il) { return experts(b, x, il, kind, limited(h, kind, il)); },
            .drafts = kind.drafts});

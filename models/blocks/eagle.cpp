@@ -98,11 +98,11 @@ void Builder::eagle_logits(ValueId normed) {
   skip("d2t");
   const int64_t count = words.empty() ? program_.vocab : std::ssize(words);
   ValueId logits = -1;
-  if (has_matrix("output")) {
+  if (has("output.weight")) {
     logits = linear(normed, "output", count);
   } else {
     Builder model(*partner_);
-    const bool tied = !model.has_matrix("output");
+    const bool tied = !model.has("output.weight");
     logits = emit(OpKind::linear, "output of the model", {normed}, count,
                   {add_weight(model.lend(tied ? "token_embd.weight" : "output.weight", width, count))});
   }
@@ -136,7 +136,7 @@ void Builder::eagle_head(const AttentionSpec& spec) {
                   file_.path(), own->dims[1], partner_->path(), program_.vocab);
     table = weight("token_embd.weight", width, program_.vocab);
   }
-  if ((table < 0 || !has_matrix("output")) && model.hparams().width() != width)
+  if ((table < 0 || !has("output.weight")) && model.hparams().width() != width)
     throw_error("{}: uses {} of {}, whose rows have {} elements instead of {}: it is a draft head for another model",
                 file_.path(), table < 0 ? "the token embeddings" : "the output matrix", partner_->path(),
                 model.hparams().width(), width);
@@ -152,10 +152,10 @@ void Builder::eagle_head(const AttentionSpec& spec) {
   program_.input = value("fused row of the token before", width, false);
   const ValueId e = rms_norm(token, blk + "attn_norm"), h = rms_norm(program_.input, blk + "attn_norm_2");
   const ValueId both = emit(OpKind::concat, blk + "concat", {e, h}, 2 * width);
-  const ValueId attended = attention(both, 0, spec);
+  const ValueId attended = blocks::attention(*this, both, 0, spec);
   ValueId x = add(hparams_.get_bool("norm_before_residual", false) ? h : program_.input, attended, blk + "attn_add");
   x = gather(x);
-  x = add(x, ffn(rms_norm(x, blk + "ffn_norm"), 0), blk + "ffn_add");
+  x = add(x, blocks::ffn(*this, rms_norm(x, blk + "ffn_norm"), 0), blk + "ffn_add");
   layer_ = -1;
   program_.hidden = x;
   eagle_logits(rms_norm(x, "output_norm"));

@@ -1,5 +1,5 @@
-// Specs of attention, routing and activation. Unset optional fields take the value of the hyperparameter in the
-// comment.
+// Specs of Programs, attention, routing and activation. Unset optional fields take the value of the hyperparameter in
+// the comment.
 #pragma once
 
 #include "core/program.h"
@@ -9,6 +9,12 @@
 #include <string_view>
 
 namespace ridge::models {
+
+// A Program's results: logits; the normed hidden state; logits and the hidden rows for draft heads (Program::hidden);
+// logits from batches with rows and places (`pictures`, Program::has_token_coordinates), and hidden rows beside them
+// (`drafted_pictures`); or, for the encoder of an encoder-decoder model, the caches that the decoder attends to
+// (`encoded`).
+enum class Ending : uint8_t { logits, hidden, drafted, pictures, drafted_pictures, encoded };
 
 enum class Rope : uint8_t {
   none,

@@ -21,16 +21,12 @@ ValueId Builder::final_norm(ValueId x, const std::string& tensor, double scale) 
   return normed;
 }
 
-bool Builder::has_matrix(const std::string& name) const {
-  return has(name + ".weight") || PlanarWeight::find(file_, name + ".weight");
-}
-
 void Builder::output_matrix(ValueId x, bool bias) {
-  if (draft_head_ && has_matrix(draft_name("shared_head_head"))) {
+  if (draft_head_ && has(draft_name("shared_head_head") + ".weight")) {
     program_.logits = linear(x, draft_name("shared_head_head"), program_.vocab);
     return;
   }
-  const bool tied = !has_matrix("output");
+  const bool tied = !has("output.weight");
   if (!bias) skip("output.bias");
   if (tied || !bias)
     program_.logits = emit(OpKind::linear, tied ? "output (tied)" : "output", {x}, program_.vocab,
@@ -87,7 +83,7 @@ ValueId Builder::layer(const Model& model, ValueId x, int64_t il, bool gathers) 
   const auto block_input = [&](ValueId streams, const std::string& tensor) {
     if (model.hyper_connections == HyperConnections::none) return streams;
     ValueId input;
-    std::tie(input, gates) = hyper_input(model.hyper_connections, streams, tensor);
+    std::tie(input, gates) = blocks::hyper_input(*this, model.hyper_connections, streams, tensor);
     return input;
   };
   const auto join = [&](ValueId stream, ValueId block, const std::string& name) {
@@ -136,7 +132,7 @@ void Builder::build(const Model& model) {
   if (model.learns_positions) x = add(x, embed_positions(), "position_add");
   if (model.begin) x = model.begin(x);
   const bool has_streams = model.hyper_connections != HyperConnections::none;
-  if (has_streams) x = hyper_begin(x);
+  if (has_streams) x = blocks::hyper_begin(*this, x);
   const int64_t layers = model.layers.value_or(hparams_.layers());
   // The last feed-forward part processes only tokens with wanted logits, unless draft heads need all.
   const bool all_to_end = keeps_hidden_ || model.ffn_has_state || (taken_ && taken_->last_layer() == layers);
@@ -146,7 +142,7 @@ void Builder::build(const Model& model) {
   }
   take_row(x, layers);
   if (all_to_end && !keeps_hidden_) x = gather(x);
-  if (has_streams) x = hyper_end(model.hyper_connections, x);
+  if (has_streams) x = blocks::hyper_end(*this, model.hyper_connections, x);
   end(model, x, std::string(model.output_norm));
 }
 
@@ -162,11 +158,15 @@ void Builder::build_draft_head(const Model& model) {
   const ValueId e = norm(token, draft_name("enorm")), h = norm(program_.input, draft_name("hnorm"));
   // A further head takes the rows of all tokens.
   const bool hands_on =
-      draft_layer() + 1 < hparams_.blocks() && has_matrix(fmt::format("blk.{}.nextn.eh_proj", draft_layer() + 1));
+      draft_layer() + 1 < hparams_.blocks() && has(fmt::format("blk.{}.nextn.eh_proj.weight", draft_layer() + 1));
   const ValueId both = emit(OpKind::concat, draft_name("concat"), {e, h}, 2 * width);
   const ValueId x = layer(model, linear(both, draft_name("eh_proj"), width), draft_layer(), !hands_on);
-  const std::string own_norm = draft_name("shared_head_norm");
-  end(model, x, has(own_norm + ".weight") ? own_norm : std::string(model.output_norm));
+  // MiMo V2 names the norm like a layer's.
+  const std::string layer_norm = fmt::format("blk.{}.layer_output_norm", draft_layer());
+  skip(layer_norm + ".weight");
+  for (const std::string& own_norm : {draft_name("shared_head_norm"), layer_norm})
+    if (has(own_norm + ".weight")) return end(model, x, own_norm);
+  end(model, x, std::string(model.output_norm));
 }
 
 void Builder::refuse_drafts() const {
@@ -174,7 +174,7 @@ void Builder::refuse_drafts() const {
 }
 
 void Builder::transformer(const AttentionSpec& spec, const Block& ffn) {
-  build({.mixer = [&](ValueId x, int64_t il) { return attention(x, il, spec); }, .ffn = ffn});
+  build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(*this, x, il, spec); }, .ffn = ffn});
 }
 
 } // namespace ridge::models

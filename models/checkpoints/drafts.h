@@ -1,7 +1,7 @@
 // Draft heads (multi-token prediction) in checkpoints.
 #pragma once
 
-#include "models/checkpoint.h"
+#include "models/checkpoints/checkpoint.h"
 
 namespace ridge::models::checkpoints {
 

@@ -1,7 +1,7 @@
 // Checkpoint layouts in rows.def.
 #pragma once
 
-#include "models/checkpoint.h"
+#include "models/checkpoints/checkpoint.h"
 
 namespace ridge::models::checkpoints {
 

@@ -1,5 +1,5 @@
 // Windows in some layers: Laguna, Mellum, Granite, MiMo V2, Step 3.5, SmallThinker.
-#include "models/architecture.h"
+#include "models/checkpoints/drafts.h"
 #include "models/checkpoints/rows.h"
 
 namespace ridge::models {
@@ -24,7 +24,8 @@ constexpr FixedField kMellumFixed[] = {
 
 constexpr TensorRule kGraniteSwa[] = {{"block_sparse_moe.router", "ffn_gate_inp"}};
 
-constexpr TensorRule kMimo[] = {{"self_attn.attention_sink_bias", "attn_sinks.weight"}};
+constexpr TensorRule kMimo[] = {{"self_attn.attention_sink_bias", "attn_sinks.weight"},
+                                {"pre_mlp_layernorm", "ffn_norm"}}; // of draft heads
 constexpr FieldRule kMimoFields[] = {
     {"attention.layer_norm_rms_epsilon", Kind::real, "rms_norm_eps | layernorm_epsilon", 1e-5},
     {"attention.value_length", Kind::count, "v_head_dim"},
@@ -99,7 +100,7 @@ constexpr FixedField kSmallThinkerFixed[] = {
 } // namespace
 
 constinit const Checkpoint checkpoints::granite_swa = {
-    .base = &arch::granite.checkpoint, .tensors = kGraniteSwa, .layers = {.windows = true, .rope_pattern = true}};
+    .base = &granite, .tensors = kGraniteSwa, .layers = {.windows = true, .rope_pattern = true}};
 constinit const Checkpoint checkpoints::laguna = {
     .tensors = kLaguna, .fields = kLagunaFields, .fixed = kLagunaFixed, .layers = {.windows = true}};
 constinit const Checkpoint checkpoints::mimo2 = {
@@ -107,7 +108,10 @@ constinit const Checkpoint checkpoints::mimo2 = {
     .tensors = kMimo,
     .fields = kMimoFields,
     .fixed = kMimoFixed,
-    .layers = {.windows = true, .sliding_kv_heads = {"swa_num_key_value_heads", "2 * num_key_value_heads"}}};
+    .drafts = kDraftLayers,
+    .layers = {.windows = true,
+               .drafts_slide = true,
+               .sliding_kv_heads = {"swa_num_key_value_heads", "2 * num_key_value_heads"}}};
 constinit const Checkpoint checkpoints::step35 = {
     .tensors = kStep,
     .fields = kStepFields,

@@ -268,7 +268,7 @@ def main():
         for i in range(0, len(ids), kBatch):
             found = losses_of(head, ids[i:i + kBatch], features[i:i + kBatch].float(), wanted[i:i + kBatch], ours[i:i + kBatch])
             sums += torch.tensor([(loss.item(), right) for loss, right in found])
-    print(f"questions that nobody was trained on: {shown(sums, len(ids) / kBatch)}")
+    print(f"held-out questions: {shown(sums, len(ids) / kBatch)}")
 
 
 if __name__ == "__main__":

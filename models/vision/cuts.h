@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/error.h"
-#include "media/resize.h"
+#include "media/pictures/resize.h"
 #include "models/vision/builder.h"
 
 #include <fmt/format.h>

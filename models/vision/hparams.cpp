@@ -1,7 +1,7 @@
 #include "models/vision/hparams.h"
 
 #include "core/error.h"
-#include "models/hparams.h"
+#include "models/file/hparams.h"
 #include "quant/registry.h"
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 
 #include "core/program.h"
 #include "gguf/gguf.h"
-#include "media/picture.h"
+#include "media/pictures/picture.h"
 
 #include <array>
 #include <cstdint>

@@ -1,8 +1,8 @@
 // NF4 and FP4 like bitsandbytes, without a search: used to measure the error of its files.
 #include "quant/encode/tiles.h"
 #include "quant/formats/fp4.h"
+#include "quant/formats/level_tables.h"
 #include "quant/formats/nf4.h"
-#include "quant/level_tables.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
-// Encoders per instruction set, for quant/encode.cpp.
+// Encoders per instruction set, for quant/encode/encode.cpp.
 #pragma once
 
-#include "quant/group.h"
+#include "quant/formats/group.h"
 #include "quant/registry.h"
 
 namespace ridge::quant {

@@ -1,6 +1,6 @@
 #include "quant/feedback/awq.h"
 
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 
 #include <algorithm>
 #include <cmath>

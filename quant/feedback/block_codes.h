@@ -3,7 +3,7 @@
 
 #include "quant/code_map.h"
 #include "quant/encode/tiles.h"
-#include "quant/group.h"
+#include "quant/formats/group.h"
 #include "quant/registry.h"
 
 #include <algorithm>

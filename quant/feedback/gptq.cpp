@@ -1,10 +1,10 @@
 #include "quant/feedback/gptq.h"
 
 #include "core/target_clones.h"
-#include "quant/codebooks.h"
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 #include "quant/feedback/block_codes.h"
 #include "quant/feedback/lattice_feedback.h"
+#include "quant/formats/codebooks.h"
 
 #include <algorithm>
 #include <cmath>

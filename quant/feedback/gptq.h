@@ -6,7 +6,7 @@
 #pragma once
 
 #include "quant/feedback/hessian.h"
-#include "quant/group.h"
+#include "quant/formats/group.h"
 #include "quant/registry.h"
 
 #include <span>

@@ -2,8 +2,8 @@
 
 #include "core/target_clones.h"
 #include "quant/all_formats.h"
-#include "quant/codebooks.h"
 #include "quant/encode/tiles.h"
+#include "quant/formats/codebooks.h"
 
 #include <algorithm>
 #include <cmath>

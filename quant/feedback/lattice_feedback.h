@@ -4,7 +4,7 @@
 // Rows share the columns' factor and are processed in lanes.
 #pragma once
 
-#include "quant/group.h"
+#include "quant/formats/group.h"
 #include "quant/registry.h"
 
 #include <cstdint>

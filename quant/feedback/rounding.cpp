@@ -1,8 +1,8 @@
 #include "quant/feedback/rounding.h"
 
 #include "core/target_clones.h"
-#include "quant/codebooks.h"
 #include "quant/feedback/gptq.h"
+#include "quant/formats/codebooks.h"
 
 #include <algorithm>
 #include <cmath>

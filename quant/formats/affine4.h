@@ -7,7 +7,7 @@
 // w = d * (q - z). Zeros lie in -111 … 112: q - z fits a code.
 #pragma once
 
-#include "quant/group.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

@@ -7,7 +7,7 @@
 // w = d * q + m
 #pragma once
 
-#include "quant/group.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

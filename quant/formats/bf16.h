@@ -1,7 +1,7 @@
 // BF16: bfloat16, the upper half of an IEEE binary32.
 #pragma once
 
-#include "quant/group.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

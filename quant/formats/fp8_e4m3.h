@@ -6,7 +6,7 @@
 // w = d * q. 18 binades: no integer codes.
 #pragma once
 
-#include "quant/group.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

@@ -9,8 +9,8 @@
 // w = (d * (2 * scale + 1)) * (digit ± 1/8). Codes are 8 * digit ± 1.
 #pragma once
 
-#include "quant/codebooks.h"
-#include "quant/group.h"
+#include "quant/formats/codebooks.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

@@ -7,8 +7,8 @@
 // w = (d * (0.5 + scale) / 4) * code
 #pragma once
 
-#include "quant/codebooks.h"
-#include "quant/group.h"
+#include "quant/formats/codebooks.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

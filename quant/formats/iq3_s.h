@@ -9,8 +9,8 @@
 // w = (d * (1 + 2 * scale)) * code
 #pragma once
 
-#include "quant/codebooks.h"
-#include "quant/group.h"
+#include "quant/formats/codebooks.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

@@ -6,7 +6,7 @@
 // w = d * kIq4Levels[q]
 #pragma once
 
-#include "quant/group.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

@@ -7,7 +7,7 @@
 // w = (2^(e - 127) / 2) * (2 * value). e = 255, NaN in the standard, is read as 2^128.
 #pragma once
 
-#include "quant/group.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

@@ -6,8 +6,8 @@
 // w = d * level[q]. Quantiles of the normal distribution: no integer codes.
 #pragma once
 
-#include "quant/group.h"
-#include "quant/level_tables.h"
+#include "quant/formats/group.h"
+#include "quant/formats/level_tables.h"
 
 namespace ridge::quant {
 

@@ -4,8 +4,8 @@
 //   +2     qs    128 bits, bit i % 8 of byte i / 8 is weight i: 1 is +d, 0 is -d
 #pragma once
 
-#include "quant/bits.h"
-#include "quant/group.h"
+#include "quant/formats/bits.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

@@ -6,8 +6,8 @@
 // w = d * (q - 1): -d, 0, d, 2d
 #pragma once
 
-#include "quant/bits.h"
-#include "quant/group.h"
+#include "quant/formats/bits.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

@@ -8,7 +8,7 @@
 // w = (d * scale) * q - (dmin * min)
 #pragma once
 
-#include "quant/group.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

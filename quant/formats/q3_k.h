@@ -9,7 +9,7 @@
 // w = (d * (scale - 32)) * (q - 4)
 #pragma once
 
-#include "quant/group.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

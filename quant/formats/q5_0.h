@@ -7,8 +7,8 @@
 // w = d * (q - 16)
 #pragma once
 
-#include "quant/bits.h"
-#include "quant/group.h"
+#include "quant/formats/bits.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

@@ -9,7 +9,7 @@
 // w = (d * scale) * (q - 32)
 #pragma once
 
-#include "quant/group.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

@@ -10,7 +10,7 @@
 // w = d * (digit - 1)
 #pragma once
 
-#include "quant/group.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

@@ -6,7 +6,7 @@
 // w = d * (q - 1). Encoders do not write code 3.
 #pragma once
 
-#include "quant/group.h"
+#include "quant/formats/group.h"
 
 namespace ridge::quant {
 

@@ -1,13 +1,15 @@
 // POST /completion and /infill (llama.cpp).
-#include "server/api_error.h"
+#include "engine/prefixes/stream_cache.h"
 #include "server/chat_messages.h"
+#include "server/json/api_error.h"
+#include "server/json/errors.h"
+#include "server/json/reply.h"
 #include "server/llamacpp/line_guard.h"
-#include "server/llamacpp/settings.h"
 #include "server/openai.h"
-#include "server/reply.h"
 #include "server/requests/fill.h"
 #include "server/requests/request_fields.h"
 #include "server/routes.h"
+#include "server/settings.h"
 
 #include <algorithm>
 #include <memory>
@@ -127,8 +129,8 @@ class NativeReply {
 
   NativeReply(Service& service, const Fields& body, const char* route, const std::vector<Generation>& generations)
       : service_(service), form_(body), stream_(body.flag("stream").value_or(false)),
-        model_(body.text("model").value_or(service.name())), settings_(settings_json(generations[0].sampling)),
-        answers_(service, route, generations) {
+        model_(body.text("model").value_or(service.name())),
+        settings_(settings_json(generations[0].sampling, &service.tokenizer())), answers_(service, route, generations) {
     settings_["n_probs"] = form_.likely;
     settings_["stream"] = stream_;
     settings_["post_sampling_probs"] = form_.after_samplers;
@@ -147,7 +149,6 @@ class NativeReply {
     const Form form(body);
     generation.keep_choices = form.likely > 0;
     generation.choices_after_samplers = form.after_samplers;
-    body.integer("id_slot", -1, INT32_MAX); // ignored: streams are found by contents
     int64_t wanted = answers_wanted(body);
     if (const auto several = body.integer("n_cmpl", 1, 16)) wanted = *several;
     std::vector<std::vector<int32_t>> prompts;
@@ -163,6 +164,7 @@ class NativeReply {
       engine::check_prompt(prompt, service.context(), service.model().program.vocab);
       generation.prompt = std::move(prompt);
       for (Generation& copy : copies(generation, wanted)) all.push_back(std::move(copy));
+      generation.stream = -1; // of the first prompt
     }
     return all;
   }
@@ -244,14 +246,20 @@ class NativeReply {
                  {"generation_settings", settings_},
                  {"prompt", prompts_[i]},
                  {"has_new_line", part.has_new_line},
-                 {"truncated", false}, // such a prompt is an error
+                 {"truncated", is_truncated(answer)},
                  {"stop_type", stop_type(answer)},
                  {"stopping_word", answer.text.stop()},
-                 {"tokens_cached", answer.prompt_tokens + generated},
+                 {"tokens_cached", answer.prompt_tokens + std::max<int64_t>(0, generated - 1)}, // the last one is not
                  {"timings", timings_.json(answers_)}};
     if (std::ranges::all_of(answers_.all(), &Answers::Answer::ended)) json["timings"] = timings_json(answers_);
     if (!part.probabilities.empty()) json["completion_probabilities"] = std::move(part.probabilities);
     return form_.fields.empty() ? json : chosen_fields(json);
+  }
+
+  // By the context's end; a prompt is never shortened.
+  bool is_truncated(const Answers::Answer& answer) const {
+    return answer.ended && !answer.text.stopped() && !answer.cut &&
+           answer.sequence->stop() == engine::StopReason::context_full;
   }
 
   static const char* stop_type(const Answers::Answer& answer) {
@@ -309,7 +317,13 @@ void answer(Service& service, const HttpRequest& request, HttpResponse& response
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   check_fields(service, fields, infill ? Api::infill : Api::native);
-  NativeReply::send(std::make_shared<NativeReply>(service, fields, route, infill), response);
+  try {
+    NativeReply::send(std::make_shared<NativeReply>(service, fields, route, infill), response);
+  } catch (const engine::PromptTooLong& error) {
+    ApiError own = to_api_error(error);
+    own.type = "exceed_context_size_error"; // by which llama.cpp's clients know it
+    throw own;
+  }
 }
 
 } // namespace

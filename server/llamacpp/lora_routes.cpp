@@ -1,6 +1,6 @@
 // LoRA adapters and their default scales (llama.cpp).
 #include "core/strings/printable.h"
-#include "server/reply.h"
+#include "server/json/reply.h"
 #include "server/requests/sampling_fields.h"
 #include "server/routes.h"
 

@@ -1,7 +1,7 @@
 // POST /slots/N?action=save|restore|erase (llama.cpp).
 #include "core/clock.h"
-#include "server/api_error.h"
-#include "server/reply.h"
+#include "server/json/api_error.h"
+#include "server/json/reply.h"
 #include "server/routes.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 
 #include "core/files/sha256.h"
 #include "engine/embedder.h"
-#include "engine/prefixes/model_key.h"
+#include "engine/loading/model_key.h"
 #include "engine/reranking/ranking_head.h"
 #include "models/model.h"
 #include "text/chat/reasoning.h"

@@ -1,10 +1,10 @@
 // The common base of served models.
 #pragma once
 
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "engine/pictures/picture_shelf.h"
 #include "engine/sequences/scheduler.h"
-#include "server/fields.h"
+#include "server/json/fields.h"
 #include "server/models/request_list.h"
 
 #include <atomic>

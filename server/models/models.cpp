@@ -2,10 +2,10 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "engine/machine.h"
+#include "engine/loading/machine.h"
 #include "kernels/cuda/executor/executor.h"
-#include "server/requests/errors.h"
-#include "server/service.h"
+#include "server/json/errors.h"
+#include "server/models/service.h"
 
 #include <algorithm>
 #include <chrono>
@@ -244,7 +244,7 @@ double Models::room(const Entry& wanted) const {
       mapped += entry.weight_bytes * (1 - entry.model->service().model().gpu_share);
     }
   if (settings_.memory_bytes > 0) return settings_.memory_bytes - taken;
-  const core::ModelOptions& options = wanted.setup(settings_).model;
+  const api::ModelOptions& options = wanted.setup(settings_).model;
   if (options.device != "cpu" && options.gpu_layers != 0)
     if (const kernels::cuda::DeviceInfo gpu = kernels::cuda::device_info(); gpu.usable) return gpu.free_bytes;
   return engine::available_memory() - mapped;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "server/models/model_file.h"
-#include "server/responses/response_store.h"
+#include "server/models/response_store.h"
 
 #include <condition_variable>
 #include <functional>

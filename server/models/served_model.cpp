@@ -1,16 +1,16 @@
 #include "server/models/served_model.h"
 
-#include "core/cache/rings.h"
+#include "core/rings.h"
 #include "engine/adapters/adapters.h"
 #include "engine/embedder.h"
-#include "engine/fit/fit.h"
+#include "engine/loading/fit.h"
+#include "engine/loading/model_key.h"
 #include "engine/options.h"
-#include "engine/prefixes/model_key.h"
 #include "engine/sampling_defaults.h"
 #include "engine/speculation/speculation.h"
-#include "server/embeddings/embedding_service.h"
-#include "server/reranking/rerank_service.h"
-#include "server/service.h"
+#include "server/models/embedding_service.h"
+#include "server/models/rerank_service.h"
+#include "server/models/service.h"
 
 #include <algorithm>
 #include <set>
@@ -20,10 +20,10 @@ namespace ridge::server {
 namespace {
 
 // `model` must not move afterwards.
-core::SamplingOptions start(engine::LoadedModel& model, const core::ExecutorConfig& config, const ModelSetup& setup,
-                            const engine::LoadSteps& steps) {
+api::SamplingOptions start(engine::LoadedModel& model, const core::ExecutorConfig& config, const ModelSetup& setup,
+                           const engine::LoadSteps& steps) {
   model.need_tokenizer();
-  core::SamplingOptions sampling = setup.sampling;
+  api::SamplingOptions sampling = setup.sampling;
   engine::take_model_defaults(sampling, model.file, steps.note);
   engine::start_executor(model, config, setup.model.device, engine::placement_of(setup.model), steps);
   return sampling;
@@ -48,7 +48,7 @@ double bytes_of_weights(const core::Program& program) {
   return static_cast<double>(bytes);
 }
 
-engine::LoadedModel open_served(const std::string& path, core::ModelOptions options, const engine::LoadSteps& steps) {
+engine::LoadedModel open_served(const std::string& path, api::ModelOptions options, const engine::LoadSteps& steps) {
   options.model = path;
   if (path.empty()) return engine::open_generating(options, steps);
   gguf::File file = gguf::File::open(path);
@@ -76,7 +76,7 @@ struct ServedModel::Writing final : Kind {
   ModelService& service() override { return texts; }
 
   engine::LoadedModel model;
-  core::SamplingOptions sampling;
+  api::SamplingOptions sampling;
   text::ChatTemplate chat_template;
   Service texts;
 };

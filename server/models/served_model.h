@@ -1,7 +1,7 @@
 // A model with its executor and service.
 #pragma once
 
-#include "core/requests.h"
+#include "api/requests.h"
 #include "server/models/model_service.h"
 
 #include <memory>
@@ -10,10 +10,10 @@
 namespace ridge::server {
 
 struct ModelSetup {
-  core::ModelOptions model;
-  core::SamplingOptions sampling;
-  core::TemplateOptions chat_template;
-  core::PrefixOptions prefixes;
+  api::ModelOptions model;
+  api::SamplingOptions sampling;
+  api::TemplateOptions chat_template;
+  api::PrefixOptions prefixes;
   int64_t parallel = 4;
   std::string slot_folder = {};
   PictureFetch fetch_picture = nullptr;
@@ -23,7 +23,7 @@ double bytes_of_weights(const core::Program& program);
 
 // Embedding models and rerankers end with the hidden state, others with logits, and with draft heads if these are used.
 // An empty path means the built-in guide. Throws Error.
-engine::LoadedModel open_served(const std::string& path, core::ModelOptions options, const engine::LoadSteps& steps);
+engine::LoadedModel open_served(const std::string& path, api::ModelOptions options, const engine::LoadSteps& steps);
 
 class ServedModel {
  public:

@@ -1,8 +1,8 @@
 // A served model that evaluates texts on its requests' threads.
 #pragma once
 
+#include "server/json/reply.h"
 #include "server/models/model_service.h"
-#include "server/reply.h"
 
 #include <functional>
 #include <mutex>

@@ -1,7 +1,7 @@
 #include "server/requests/chat_body.h"
 
 #include "engine/options.h"
-#include "server/api_error.h"
+#include "server/json/api_error.h"
 
 #include <utility>
 
@@ -68,7 +68,7 @@ void replace_thinking(const Fields& fields, Json& body) {
 
 } // namespace
 
-void take_reasoning_budget(const Fields& body, core::SamplingOptions& sampling) {
+void take_reasoning_budget(const Fields& body, api::SamplingOptions& sampling) {
   const auto take = [&](const Fields& from, const char* name) {
     if (const auto budget = from.integer(name, -1, INT32_MAX)) sampling.reasoning_budget = *budget;
   };

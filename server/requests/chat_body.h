@@ -1,8 +1,8 @@
 // Converts chat bodies to OpenAI's current form.
 #pragma once
 
-#include "core/requests.h"
-#include "server/fields.h"
+#include "api/requests.h"
+#include "server/json/fields.h"
 
 namespace ridge::server {
 
@@ -11,7 +11,7 @@ namespace ridge::server {
 Json current_chat_body(const Json& given);
 
 // Reads `thinking.budget_tokens` (Anthropic), `reasoning.max_tokens`, and others. Absent values stay. Throws ApiError.
-void take_reasoning_budget(const Fields& body, core::SamplingOptions& sampling);
+void take_reasoning_budget(const Fields& body, api::SamplingOptions& sampling);
 
 bool hides_reasoning(const Fields& body);
 

@@ -1,7 +1,7 @@
 #include "server/requests/fill.h"
 
 #include "core/error.h"
-#include "server/api_error.h"
+#include "server/json/api_error.h"
 
 #include <limits>
 

@@ -1,7 +1,7 @@
 // Fill-in-the-middle prompts.
 #pragma once
 
-#include "server/service.h"
+#include "server/models/service.h"
 #include "text/fill/fill_tokens.h"
 
 #include <optional>

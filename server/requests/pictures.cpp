@@ -3,9 +3,9 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/strings/base64.h"
-#include "media/picture.h"
-#include "server/api_error.h"
-#include "server/service.h"
+#include "media/pictures/picture.h"
+#include "server/json/api_error.h"
+#include "server/models/service.h"
 
 #include <fmt/format.h>
 

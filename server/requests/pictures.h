@@ -3,7 +3,7 @@
 
 #include "engine/pictures/message_pictures.h"
 #include "engine/pictures/picture_shelf.h"
-#include "server/fields.h"
+#include "server/json/fields.h"
 
 #include <memory>
 #include <string>

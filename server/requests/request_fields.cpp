@@ -1,7 +1,7 @@
 #include "server/requests/request_fields.h"
 
 #include "core/json/parse.h"
-#include "server/api_error.h"
+#include "server/json/api_error.h"
 #include "server/models/model_service.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // A field that changes answers is applied or refused by name. Unknown fields are ignored and counted.
 #pragma once
 
-#include "server/fields.h"
+#include "server/json/fields.h"
 
 #include <cstdint>
 #include <span>

@@ -1,7 +1,7 @@
 #include "server/requests/sampling_fields.h"
 
 #include "core/error.h"
-#include "server/api_error.h"
+#include "server/json/api_error.h"
 
 #include <algorithm>
 #include <cmath>
@@ -140,7 +140,7 @@ std::vector<float> adapter_scales(const Json& list, const std::string& path, siz
   return scales;
 }
 
-void take_adapters(const Fields& body, size_t adapters, core::SamplingOptions& sampling) {
+void take_adapters(const Fields& body, size_t adapters, api::SamplingOptions& sampling) {
   if (const Json* list = body.find("lora"))
     sampling.adapter_scales = adapter_scales(*list, body.path_of("lora"), adapters);
 }

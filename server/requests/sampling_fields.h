@@ -1,8 +1,8 @@
 // Sampling fields of all APIs.
 #pragma once
 
-#include "core/requests.h"
-#include "server/fields.h"
+#include "api/requests.h"
+#include "server/json/fields.h"
 
 namespace ridge::server {
 
@@ -12,6 +12,6 @@ void take_numbers(const Fields& body, core::SamplerParams& params);
 // Reads [{"id": 0, "scale": 0.5}]; adapters not in it get 0. Throws ApiError for unknown or duplicate ids.
 std::vector<float> adapter_scales(const Json& list, const std::string& path, size_t adapters);
 // Reads `lora`, if present.
-void take_adapters(const Fields& body, size_t adapters, core::SamplingOptions& sampling);
+void take_adapters(const Fields& body, size_t adapters, api::SamplingOptions& sampling);
 
 } // namespace ridge::server

@@ -6,9 +6,9 @@
 #include "engine/chat/compaction.h"
 #include "engine/options.h"
 #include "server/answers.h"
-#include "server/api_error.h"
+#include "server/json/api_error.h"
+#include "server/json/reply.h"
 #include "server/openai.h"
-#include "server/reply.h"
 #include "server/requests/request_fields.h"
 #include "server/responses/response_messages.h"
 #include "server/routes.h"
@@ -97,7 +97,7 @@ class Compaction {
       return service.chat(prompt, nullptr, variables);
     });
     take_sampling(service, body, generation, "max_output_tokens");
-    core::SamplingOptions& sampling = generation.sampling;
+    api::SamplingOptions& sampling = generation.sampling;
     sampling.grammar = sampling.grammar_file = sampling.json_schema = "";
     generation.calls = nullptr;
     if (sampling.max_tokens < 0 || sampling.max_tokens > most) sampling.max_tokens = most;
@@ -128,6 +128,8 @@ void openai_compact(Service& service, const HttpRequest& request, HttpResponse& 
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   check_fields(service, fields, Api::responses);
+  if (fields.flag("stream").value_or(false))
+    throw_invalid("stream", "stream: a compaction is one object; leave the field out or send false");
   const auto compaction = std::make_shared<Compaction>(service, fields);
   reply_later(response, Stream::none, ErrorForm::openai, [compaction](Client& client) { compaction->run(client); });
 }

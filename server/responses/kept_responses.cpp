@@ -1,6 +1,6 @@
 // GET and DELETE of /v1/responses/ID, and GET of its input_items.
-#include "server/api_error.h"
-#include "server/reply.h"
+#include "server/json/api_error.h"
+#include "server/json/reply.h"
 #include "server/routes.h"
 
 #include <algorithm>

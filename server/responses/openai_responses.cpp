@@ -2,10 +2,10 @@
 // may continue an answer by its id.
 #include "engine/options.h"
 #include "server/answers.h"
-#include "server/api_error.h"
 #include "server/chat_messages.h"
+#include "server/json/api_error.h"
+#include "server/json/reply.h"
 #include "server/openai.h"
-#include "server/reply.h"
 #include "server/requests/chat_body.h"
 #include "server/requests/request_fields.h"
 #include "server/responses/response_items.h"

@@ -2,11 +2,11 @@
 
 #include "engine/chat/compaction.h"
 #include "server/answers.h"
-#include "server/api_error.h"
 #include "server/chat_messages.h"
-#include "server/reply.h"
+#include "server/json/api_error.h"
+#include "server/json/reply.h"
+#include "server/models/response_store.h"
 #include "server/responses/compaction.h"
-#include "server/responses/response_store.h"
 #include "server/tools.h"
 
 #include <optional>

@@ -1,7 +1,7 @@
 // Items of POST /v1/responses.
 #pragma once
 
-#include "server/fields.h"
+#include "server/json/fields.h"
 #include "text/calls/call_parser.h"
 
 #include <functional>

@@ -1,6 +1,6 @@
 #include "server/responses/response_messages.h"
 
-#include "server/api_error.h"
+#include "server/json/api_error.h"
 #include "server/responses/response_items.h"
 
 #include <utility>

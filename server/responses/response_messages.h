@@ -1,8 +1,8 @@
 // The conversation of a request to POST /v1/responses.
 #pragma once
 
+#include "server/models/service.h"
 #include "server/requests/pictures.h"
-#include "server/service.h"
 
 #include <functional>
 

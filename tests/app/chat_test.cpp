@@ -113,10 +113,28 @@ TEST_CASE("Ctrl-C stops the answer and not the program, and on an empty line it 
   CHECK(messages[3]["role"] == "assistant");
 }
 
+TEST_CASE("keys typed during an answer are not shown in it, and the terminal is as before at the end") {
+  Terminal chat(chat_args({"-n", "-1", "--ignore-eos", "-c", "200000"}), environment());
+  REQUIRE(chat.expect("> "));
+  chat.type("go on for ever\r");
+  REQUIRE(chat.expect("\033[?2004l"));
+  REQUIRE(chat.expect_more());
+  chat.type("QQ@QQ");
+  REQUIRE(chat.expect_more());
+  CHECK_FALSE(chat.shows_keys());
+  chat.type(kInterrupt);
+  REQUIRE(chat.expect("[stopped]"));
+  CHECK(chat.seen().find("QQ@QQ") == std::string::npos);
+  REQUIRE(chat.expect("> "));
+  chat.type("/exit\r");
+  REQUIRE(chat.exit_status() == 0);
+  CHECK(chat.shows_keys());
+}
+
 TEST_CASE("Ctrl-C between a message and its answer stops the answer, and no later one") {
-  ridge::core::GenerateRequest request;
+  ridge::api::GenerateRequest request;
   request.sampling.grammar = "root ::= [a-z]{8}";
-  ridge::core::ModelOptions options;
+  ridge::api::ModelOptions options;
   options.model = tiny_model();
   options.device = "cpu";
   options.speculation = "off";

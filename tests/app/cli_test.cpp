@@ -44,6 +44,13 @@ TEST_CASE("a model may be named without -m") {
   CHECK(result.out == run_ridge(named).out);
 }
 
+TEST_CASE("a word that is no model may have been meant as a message") {
+  const std::string how = "give -p \"hi\"";
+  check_refusal(run_ridge({"run", "hi"}), 1, how.c_str());
+  for (const std::vector<std::string>& other : {std::vector<std::string>{"run", "hi", "-p", "x"}, {"chat", "hi"}})
+    CHECK(run_ridge(other).err.find(how) == std::string::npos);
+}
+
 TEST_CASE("a bad file is one line and exit status 1") {
   check_refusal(run_ridge({"inspect", folder() / "missing.gguf"}), 1, "missing.gguf");
   check_refusal(run_ridge({"inspect", folder().write("text.gguf", "hello, this is no model")}), 1, "text.gguf");
@@ -57,11 +64,12 @@ TEST_CASE("a bad file is one line and exit status 1") {
 
 TEST_CASE("--help and --version succeed, and every command has help") {
   CHECK(run_ridge({"--version"}).out.starts_with("ridge "));
-  for (const char* command : {"chat", "run", "inspect", "models", "tokenize", "detokenize", "template", "logits",
+  for (const char* command : {"gui", "chat", "run", "inspect", "models", "tokenize", "detokenize", "template", "logits",
                               "embed", "bench", "perplexity", "roofline", "doctor"}) {
     const Result result = run_ridge({command, "--help"});
     CHECK(result.status == 0);
     CHECK(result.out.find(command) != std::string::npos);
+    CHECK(result.out.find("[MODEL] [MODEL]") == std::string::npos);
   }
 }
 

@@ -1,6 +1,6 @@
 // Unseen questions (models/guide/questions.json) and facts in the guide's answers, which perplexity does not measure.
 #include "app/support.h"
-#include "engine/conversation.h"
+#include "engine/chat/conversation.h"
 #include "engine/speculation/head_drafter.h"
 #include "engine/speculation/speculation.h"
 
@@ -27,7 +27,7 @@ std::vector<std::string> ask(const std::vector<std::string>& questions) {
   config.threads = 1; // tests use all cores; more threads mostly wait
   engine::start_executor(model, config, "cpu");
   engine::Session session(*model.executor, model.program);
-  core::GenerateRequest request;
+  api::GenerateRequest request;
   request.sampling.params.temp = 0;
   request.sampling.max_tokens = 120;
   engine::Answerer answerer(model, session, request);
@@ -91,7 +91,7 @@ TEST_CASE("the guide says so when it is asked about something else") {
 
 TEST_CASE("the guide answers as without its draft, which is right more than 1.5 times a step of three guesses") {
   const std::vector<std::string> known = texts(questions()["known"]);
-  engine::LoadedModel model = engine::open_generating(core::ModelOptions{});
+  engine::LoadedModel model = engine::open_generating(api::ModelOptions{});
   REQUIRE(model.heads.size() == 1);
   core::ExecutorConfig config;
   config.context = 256;
@@ -102,7 +102,7 @@ TEST_CASE("the guide answers as without its draft, which is right more than 1.5 
   engine::start_executor(model, config, "cpu");
   const text::ChosenTemplate chosen = text::choose_chat_template(model.file);
   engine::Session plain(*model.executor, model.program);
-  core::GenerateRequest request;
+  api::GenerateRequest request;
   request.sampling.params.seed = 1;
   request.sampling.max_tokens = 60;
   for (const float temp : {0.0f, 0.8f}) {

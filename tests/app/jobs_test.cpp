@@ -12,7 +12,7 @@
 #include <thread>
 
 using namespace ridge;
-using core::Job, core::JobState;
+using api::Job, api::JobState;
 
 namespace {
 
@@ -52,8 +52,8 @@ class Queue {
                       "cpu", 1};
 };
 
-core::QuantizeRequest quantize(const std::string& in, const std::string& out, const std::string& type = "Q8_0") {
-  core::QuantizeRequest request;
+api::QuantizeRequest quantize(const std::string& in, const std::string& out, const std::string& type = "Q8_0") {
+  api::QuantizeRequest request;
   request.input = in;
   request.output = out;
   request.type = type;
@@ -92,7 +92,7 @@ TEST_CASE("a model is quantized as a job, and says what each tensor lost") {
 TEST_CASE("exploring as a job gives points to choose from, and writes nothing") {
   const tests::TemporaryFolder folder;
   Queue q;
-  core::QuantizeRequest request = quantize(tests::tiny_model(), "", "");
+  api::QuantizeRequest request = quantize(tests::tiny_model(), "", "");
   request.explore = true;
   q.queue.start(request);
   const Job job = q.finish(1);
@@ -101,15 +101,15 @@ TEST_CASE("exploring as a job gives points to choose from, and writes nothing") 
   CHECK(job.title == "Measure the cost of quantizing tiny.gguf");
   REQUIRE(job.frontier.size() > 3);
   CHECK(job.tables.at(0).rows.size() == job.frontier.size());
-  CHECK(std::ranges::is_sorted(job.frontier, {}, &core::FrontierPoint::bytes));
-  CHECK(std::ranges::count(job.frontier, true, &core::FrontierPoint::best) > 0);
+  CHECK(std::ranges::is_sorted(job.frontier, {}, &api::FrontierPoint::bytes));
+  CHECK(std::ranges::count(job.frontier, true, &api::FrontierPoint::best) > 0);
   CHECK(job.opens.empty());
 }
 
 TEST_CASE("a mix chosen tensor by tensor is what is written") {
   const tests::TemporaryFolder folder;
   Queue q;
-  core::QuantizeRequest request = quantize(tests::tiny_model(), folder / "out.gguf", "Q8_0");
+  api::QuantizeRequest request = quantize(tests::tiny_model(), folder / "out.gguf", "Q8_0");
   request.pure = true;
   request.tensor_types = {R"(\.ffn_up\.weight$=Q4_0)"};
   q.queue.start(request);
@@ -124,7 +124,7 @@ TEST_CASE("a job that fails says why in one line, and the next one runs") {
   Queue q;
   q.queue.start(quantize(folder / "missing.gguf", folder / "out.gguf"));
   q.queue.start(quantize(tests::tiny_model(), folder / "out.gguf", "Q9_X"));
-  core::ConvertRequest convert;
+  api::ConvertRequest convert;
   convert.input = folder.path();
   convert.output = folder / "out.gguf";
   q.queue.start(convert);
@@ -157,7 +157,7 @@ TEST_CASE("a job that is cancelled while it writes leaves no file, and what stoo
 TEST_CASE("a bench can be cancelled, and a job that waits behind it never starts") {
   const tests::TemporaryFolder folder;
   Queue q;
-  core::BenchRequest bench;
+  api::BenchRequest bench;
   bench.files = {tests::tiny_model()};
   bench.prompts = "0";
   bench.generated = "400";
@@ -176,7 +176,7 @@ TEST_CASE("a bench can be cancelled, and a job that waits behind it never starts
 
 TEST_CASE("a bench fills a table with units") {
   Queue q;
-  core::BenchRequest bench;
+  api::BenchRequest bench;
   bench.files = {tests::tiny_model()};
   bench.prompts = "8";
   bench.generated = "4,5";
@@ -213,7 +213,7 @@ TEST_CASE("a model that is shortened while a job reads it fails the job, and not
 
 TEST_CASE("closing the queue stops what runs") {
   auto q = std::make_unique<Queue>();
-  core::BenchRequest bench;
+  api::BenchRequest bench;
   bench.files = {tests::tiny_model()};
   bench.repetitions = 100000;
   q->queue.start(bench);
@@ -240,19 +240,19 @@ TEST_CASE("a download is a job that can be cancelled, and goes on when it is run
   ::setenv("HF_ENDPOINT", hub.hub.address().c_str(), 1);
   ::setenv("HF_HUB_CACHE", folder.path().c_str(), 1);
   Queue q;
-  q.queue.start(core::PullRequest{"hf:acme/Tall-GGUF"});
+  q.queue.start(api::PullRequest{"hf:acme/Tall-GGUF"});
   q.wait(1, [](const Job& job) { return job.state == JobState::running && job.share > 0.3; });
   q.queue.cancel(1);
   CHECK(q.finish(1).state == JobState::cancelled);
   slow = false;
   hub.store.clear();
-  q.queue.start(core::PullRequest{"hf:acme/Tall-GGUF"});
+  q.queue.start(api::PullRequest{"hf:acme/Tall-GGUF"});
   const Job job = q.finish(2);
   CHECK(job.error == "");
   CHECK(tests::read_file(job.opens) == bytes);
   CHECK(job.title == "Download hf:acme/Tall-GGUF");
   CHECK(hub.store.requests().at(0).header("range") != "bytes=0-7999999");
-  q.queue.start(core::PullRequest{"tall"});
+  q.queue.start(api::PullRequest{"tall"});
   CHECK(q.finish(3).error.find("expected hf:OWNER/REPO") != std::string::npos);
   for (const char* name : {"HF_ENDPOINT", "HF_HUB_CACHE"}) ::unsetenv(name);
 }

@@ -1,7 +1,7 @@
 // Markdown in a terminal; streamed output must equal the whole.
 #include "app/terminal/markdown/markdown.h"
 #include "app/terminal/markdown/markdown_stream.h"
-#include "app/terminal/word_wrap.h"
+#include "app/terminal/markdown/word_wrap.h"
 #include "core/strings/utf8.h"
 #include "support/seed.h"
 

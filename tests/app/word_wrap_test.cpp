@@ -1,5 +1,5 @@
 // Word wrapping.
-#include "app/terminal/word_wrap.h"
+#include "app/terminal/markdown/word_wrap.h"
 
 #include "app/support.h"
 #include "core/strings/utf8.h"

@@ -33,7 +33,7 @@ std::vector<float> logits_of(const core::Program& program) {
 
 struct Merging {
   tests::TemporaryFolder folder;
-  core::QuantizeRequest request;
+  api::QuantizeRequest request;
 
   explicit Merging(models::Shape shape) {
     const auto image = models::random_image(models::metadata_of(shape), models::tensors_of(shape));

@@ -23,9 +23,18 @@ class Recorder final : public core::Executor {
   std::optional<core::Sampler> sampler;
 
   Recorder() { config_.max_outputs = 4; }
-  void forward(const core::Batch& batch) override {
-    calls.push_back(fmt::format("forward {}", batch.tokens.size()));
+  void submit(const core::Batch& batch, const core::Choosing& choosing) override {
+    constexpr const char* kNames[] = {"forward", "begin", "resume"};
+    calls.push_back(
+        fmt::format("{} {} {}", kNames[static_cast<int>(choosing.chain)], batch.tokens.size(), choosing.guesses));
     rows_ = std::ssize(batch.outputs);
+    if (choosing.chain == core::Chain::begin) sampler = *choosing.samplers[0];
+    chosen_.clear();
+    for (const core::Sampler* one : choosing.samplers) chosen_.push_back(one ? static_cast<int32_t>(one->draws()) : -7);
+  }
+  std::span<const int32_t> wait() override {
+    calls.emplace_back("wait");
+    return chosen_;
   }
   std::span<const float> logits(int64_t i) override {
     if (i >= rows_) throw std::logic_error("no such row");
@@ -34,27 +43,6 @@ class Recorder final : public core::Executor {
     return row_;
   }
   bool can_choose(const core::SamplerParams&) const override { return true; }
-  std::span<const int32_t> choose(std::span<const core::Sampler* const> samplers) override {
-    chosen_.clear();
-    for (const core::Sampler* one : samplers) chosen_.push_back(one ? static_cast<int32_t>(one->draws()) : -7);
-    return chosen_;
-  }
-  bool start_decoding(const core::Sampler& given, int32_t position, int32_t stream) override {
-    calls.push_back(fmt::format("start {} {}", position, stream));
-    sampler = given;
-    return true;
-  }
-  int32_t next_token(bool ahead) override {
-    calls.push_back(fmt::format("next {}", ahead));
-    return 3;
-  }
-  void decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) override {
-    calls.push_back(fmt::format("guesses {} {} {}", tokens.size(), guesses, position));
-  }
-  std::span<const int32_t> chosen_tokens() override {
-    calls.emplace_back("chosen");
-    return {};
-  }
   double time_decode(int64_t position, int64_t streams, int repetitions) override {
     calls.push_back(fmt::format("time {} {} {}", position, streams, repetitions));
     return 1;
@@ -106,15 +94,22 @@ TEST_CASE("a rank in another process is asked to decode with the same sampler") 
   Remote remote;
   CHECK(remote.executor->memory_bytes() == 5);
   CHECK(remote.executor->can_choose(params));
-  CHECK(remote.executor->start_decoding(own, 8, 2));
-  remote.executor->next_token(true);
-  remote.executor->next_token(false);
-  const std::vector<int32_t> guesses = {4, 5, 6};
-  remote.executor->decode_guesses(guesses, 2, 10);
-  remote.executor->chosen_tokens();
+  CHECK(remote.executor->can_chain(params));
+  const std::vector<int32_t> guesses = {4, 5, 6}, positions = {10, 11, 12}, outputs = {0, 1, 2};
+  const core::Sampler* const sampler = &own;
+  remote.executor->submit({guesses, positions, {}, {&outputs[2], 1}},
+                          {.samplers = {&sampler, 1}, .chain = core::Chain::begin});
+  const core::Choosing resume{.chain = core::Chain::resume};
+  for (int i = 0; i < 2; ++i) { // the rank waits for the oldest batch when it gets another
+    remote.executor->submit({{&core::kChosenToken, 1}, {positions.data(), 1}, {}, {outputs.data(), 1}}, resume);
+    remote.executor->wait();
+  }
+  remote.executor->wait();
+  remote.executor->submit({guesses, positions, {}, outputs}, {.chain = core::Chain::resume, .guesses = 2});
+  remote.executor->wait();
   remote.executor->time_decode(7, 1, 3);
-  CHECK(remote.recorder.calls ==
-        std::vector<std::string>{"start 8 2", "next true", "next false", "guesses 3 2 10", "chosen", "time 7 1 3"});
+  CHECK(remote.recorder.calls == std::vector<std::string>{"begin 3 0", "resume 1 0", "wait", "resume 1 0", "wait",
+                                                          "wait", "resume 3 2", "wait", "time 7 1 3"});
   REQUIRE(remote.recorder.sampler);
   core::Sampler& theirs = *remote.recorder.sampler;
   std::vector<float> logits(kVocab);
@@ -130,7 +125,12 @@ TEST_CASE("a rank in another process is asked to decode with the same sampler") 
 TEST_CASE("a stage in another process gives its rows and chooses tokens, and tells its errors") {
   Remote remote;
   const std::vector<int32_t> tokens = {1, 2, 3}, positions = {0, 1, 2}, outputs = {0, 2};
-  remote.executor->forward({tokens, positions, {}, outputs});
+  core::Sampler sampler({.seed = 1}, kVocab);
+  sampler.accept_drawn(4);
+  const std::vector<const core::Sampler*> samplers = {nullptr, &sampler};
+  remote.executor->submit({tokens, positions, {}, outputs}, {.samplers = samplers});
+  const std::span<const int32_t> chosen = remote.executor->wait();
+  CHECK(std::vector<int32_t>(chosen.begin(), chosen.end()) == std::vector<int32_t>{-7, 1});
   CHECK(remote.executor->logits(1)[3] == 103);
   CHECK(remote.executor->logits(0)[3] == 3);
   CHECK(remote.executor->logits(0).data() + kVocab == remote.executor->logits(1).data());
@@ -138,15 +138,9 @@ TEST_CASE("a stage in another process gives its rows and chooses tokens, and tel
   CHECK(remote.executor->copy_result_rows(2).get()[kVocab] == 100);
   CHECK_THROWS_WITH_AS(remote.executor->copy_result_rows(3), "no such row", Error);
 
-  core::Sampler sampler({.seed = 1}, kVocab);
-  sampler.accept_drawn(4);
-  const std::vector<const core::Sampler*> samplers = {nullptr, &sampler};
-  const std::span<const int32_t> chosen = remote.executor->choose(samplers);
-  CHECK(std::vector<int32_t>(chosen.begin(), chosen.end()) == std::vector<int32_t>{-7, 1});
-
   CHECK_THROWS_WITH_AS(remote.executor->profile({tokens, positions, {}, outputs}, 4), "the card is gone", Error);
-  remote.executor->next_token(false); // goes on
-  CHECK(remote.recorder.calls.back() == "next false");
+  remote.executor->forward({tokens, positions, {}, outputs}); // goes on
+  CHECK(remote.recorder.calls.back() == "wait");
 }
 
 TEST_CASE("a sampler does not go on from what cannot be its own") {

@@ -1,5 +1,5 @@
 // Ring caches: which layers, how many rows, where streams can resume.
-#include "core/cache/rings.h"
+#include "core/rings.h"
 
 #include "core/error.h"
 

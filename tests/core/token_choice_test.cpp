@@ -1,4 +1,4 @@
-#include "core/sampling/token_choice.h"
+#include "core/token_choice.h"
 
 #include <doctest/doctest.h>
 

@@ -12,8 +12,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers.modeling_layers import MtpModel
 
-from transformers_check import (DELTA, EXPERTS, GLM, HALF, HALF_SECTIONS, IDS, LATENT, SIGMOID, STEP, SIGLIP, class_of,
-                                fields, run, shaken)
+from transformers_check import (DELTA, EXPERTS, GLM, HALF, HALF_SECTIONS, IDS, LATENT, MIMO, SIGMOID, STEP, SIGLIP,
+                                class_of, fields, run, shaken)
 
 BOUND = 5e-6
 DENSE = dict(DELTA, layer_types=["linear_attention", "full_attention"] * 2)
@@ -32,11 +32,16 @@ CASES = [
     ("Step3p7ForConditionalGeneration", "Step3p7", dict(vision_config=dict(SIGLIP, mlp_ratio=1.0), text_config=STEP),
      dict(layer_types=["sliding_attention"], mlp_layer_types=["dense"], swiglu_limits=None, swiglu_limits_shared=None),
      "step"),
+    ("MiMoV2Flash", "", MIMO, dict(layer_types=["sliding_attention"], mlp_layer_types=["dense"]), "mimo"),
 ]
-NAMES = {"layers": [("mtp_block.", ""), ("post_norm.", "shared_head.norm.")],
+NAMES = {"mimo": [("mtp_block.post_attention_layernorm", "pre_mlp_layernorm"), ("mtp_block.", ""),
+                  ("post_norm.", "final_layernorm.")],
+         "layers": [("mtp_block.", ""), ("post_norm.", "shared_head.norm.")],
          "step": [("mtp_block.", ""), ("post_norm.", "transformer.shared_head.norm.")],
          "aside": [("mtp_block.", "layers.0."), ("post_norm.", "norm."), ("eh_proj.", "fc."),
                    ("enorm.", "pre_fc_norm_embedding."), ("hnorm.", "pre_fc_norm_hidden.")]}
+
+PLACES = {"aside": "mtp.", "mimo": "model.mtp.layers.0."}
 
 
 def head_of(model, own):
@@ -68,10 +73,10 @@ def check(ridge, kind, configuration, more, own, place):
         for name, tensor in head.layers[0].state_dict().items():
             for old, new in NAMES[place]:
                 name = name.replace(old, new)
-            tensors[("mtp." if place == "aside" else f"model.layers.{layers}.") + name] = tensor.contiguous()
+            tensors[PLACES.get(place, f"model.layers.{layers}.") + name] = tensor.contiguous()
         save_file(tensors, folder / "model.safetensors")
         rows = model.get_decoder()(input_ids=ids).last_hidden_state
-        if place == "step":  # of the row before the last norm
+        if place in ("step", "mimo"):  # of the row before the last norm
             kept = []
             hook = model.get_decoder().norm.register_forward_pre_hook(lambda _, given: kept.append(given[0]))
             model.get_decoder()(input_ids=ids)

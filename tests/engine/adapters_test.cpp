@@ -42,7 +42,7 @@ struct Adapted {
     tests::TinyModel{}.write(folder / "model.gguf");
     const gguf::File file = gguf::File::open(folder / "model.gguf");
     std::mt19937_64 random(3);
-    std::vector<core::AdapterOption> options;
+    std::vector<api::AdapterOption> options;
     for (const char* name : {"one.gguf", "two.gguf", "activated.gguf"}) {
       AdapterImage image("llama", 16);
       for (const gguf::Tensor& tensor : file.tensors())

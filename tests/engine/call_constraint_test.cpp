@@ -3,7 +3,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "engine/answer_text.h"
+#include "engine/chat/answer_text.h"
 #include "text/calls/call_writer.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // Prompts: only the template's text becomes control tokens, and tokens of earlier turns are kept.
-#include "engine/conversation.h"
+#include "engine/chat/conversation.h"
 
 #include "core/error.h"
 #include "support/temporary_folder.h"
@@ -21,7 +21,8 @@ class Scripted final : public core::Executor {
     config_.max_batch = 64;
     config_.max_outputs = 1;
   }
-  void forward(const core::Batch& batch) override { evaluated += std::ssize(batch.tokens); }
+  void submit(const core::Batch& batch, const core::Choosing&) override { evaluated += std::ssize(batch.tokens); }
+  std::span<const int32_t> wait() override { return {}; }
   std::span<const float> logits(int64_t) override {
     std::ranges::fill(logits_, 0.0f);
     logits_[static_cast<size_t>(script.at(next++))] = 10;
@@ -47,7 +48,7 @@ struct ScriptedTalk {
   engine::Session session{executor, model.program};
   text::ChatTemplate chat_template = text::ChatTemplate::builtin("chatml");
   Conversation conversation{model, session, chat_template};
-  core::GenerateRequest request;
+  api::GenerateRequest request;
   int32_t end = model.tokenizer->find("<|im_end|>"), start = model.tokenizer->find("<|im_start|>");
 
   static engine::LoadedModel open(const tests::TemporaryFolder& folder) {

@@ -1,7 +1,8 @@
 // The canvas schedule, and a model compared with a calculation.
 #include "core/error.h"
-#include "engine/answer.h"
+#include "engine/chat/answer.h"
 #include "engine/diffusion/canvas.h"
+#include "engine/diffusion/canvas_text.h"
 #include "engine/speculation/speculation.h"
 #include "kernels/cpu/executor/executor.h"
 #include "support/numerics.h"
@@ -156,7 +157,7 @@ namespace {
 
 struct Filled {
   tests::TemporaryFolder folder;
-  core::ModelOptions options;
+  api::ModelOptions options;
   engine::LoadedModel model;
   std::unique_ptr<engine::Session> session;
 
@@ -167,14 +168,14 @@ struct Filled {
 
   static constexpr int64_t kLastToken = 5 + 256 + 1 + 94 + 7; // a TinyModel with one more control token
 
-  core::ModelOptions written(int64_t mask) const {
+  api::ModelOptions written(int64_t mask) const {
     tests::TinyModel tiny;
     tiny.architecture = "llada";
     tiny.controls = {"<|mask|>"};
     tiny.further.set("diffusion.shift_logits", false);
     if (mask >= 0) tiny.further.set("tokenizer.ggml.mask_token_id", static_cast<uint32_t>(mask));
     tiny.write(folder / "llada.gguf");
-    core::ModelOptions made;
+    api::ModelOptions made;
     made.model = folder / "llada.gguf";
     made.device = "cpu";
     return made;
@@ -183,9 +184,21 @@ struct Filled {
 
 } // namespace
 
+TEST_CASE("a forming answer is shown with a block for each undecided token, without control characters") {
+  Filled filled;
+  const text::Tokenizer& tokenizer = filled.model.need_tokenizer();
+  constexpr auto kOpen = static_cast<int32_t>(Filled::kLastToken);
+  const auto byte = [](char c) { return 5 + static_cast<unsigned char>(c); };
+  const auto shown = [&](Tokens answer) { return engine::canvas_text(tokenizer, kOpen, answer); };
+  CHECK(shown({kOpen, kOpen, kOpen}) == "\u2591");
+  CHECK(shown({byte('a'), kOpen, kOpen, byte('b'), kOpen, kOpen}) == "a\u2591\u2591b\u2591");
+  CHECK(shown({byte('a'), byte('\x1b'), byte('\n'), byte('\xff'), byte('b')}) == "a\nb");
+  CHECK(shown({}).empty());
+}
+
 TEST_CASE("an answer that is filled in streams from its beginning, and ends with the end of its turn") {
   Filled filled;
-  core::GenerateRequest request;
+  api::GenerateRequest request;
   request.sampling.max_tokens = 40;
   request.sampling.params.seed = 5;
   request.sampling.params.diffusion = {10, 20, FillOrder::entropy};

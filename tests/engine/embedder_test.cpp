@@ -31,8 +31,8 @@ TEST_CASE("pooling makes one vector of a text's hidden states, or leaves them") 
 
 namespace {
 
-core::ModelOptions on_cpu(int64_t context = -1) {
-  core::ModelOptions options;
+api::ModelOptions on_cpu(int64_t context = -1) {
+  api::ModelOptions options;
   options.device = "cpu";
   options.context = context;
   options.threads = 2;
@@ -47,7 +47,7 @@ TEST_CASE("a decoder embeds a text as its file says, in pieces or at once") {
   tiny.further.set("llama.pooling_type", uint32_t{3});
   tiny.write(folder / "tiny.gguf");
   const auto open = [&] { return engine::open_model(folder / "tiny.gguf", {}, models::Ending::hidden); };
-  core::ModelOptions options = on_cpu();
+  api::ModelOptions options = on_cpu();
   engine::Embedder embedder(open(), options, {.exact = true});
   CHECK(engine::is_embedding_model(embedder.model().file, embedder.model().program));
   CHECK(embedder.pooling() == Pooling::last);

@@ -1,5 +1,5 @@
 // Compares `fit` with executors' memory; placement of layers.
-#include "engine/fit/fit.h"
+#include "engine/loading/fit.h"
 
 #include "core/error.h"
 #include "engine/speculation/speculation.h"
@@ -310,7 +310,7 @@ TEST_CASE("a model on the GPU reads prompts in long batches where these take lit
 }
 
 TEST_CASE("draft heads that are to guess count, and leave less room for the model") {
-  core::ModelOptions options;
+  api::ModelOptions options;
   const engine::LoadedModel model = engine::open_generating(tests::DraftModel::chained().open(), options);
   REQUIRE(model.heads.size() == 3);
   core::ExecutorConfig config;

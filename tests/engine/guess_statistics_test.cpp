@@ -115,8 +115,9 @@ TEST_CASE("where a file is given back with one change, more than four guesses a 
   const auto tokenizer = text::Tokenizer::from_file(guide);
   std::mt19937 random(11);
   Forced all;
-  for (const char* file : {"engine/answer.cpp", "engine/conversation.cpp", "engine/options.cpp", "gguf/writer.cpp",
-                           "core/sampler.cpp", "measure/bench_plan.cpp", "app/cli/run.cpp", "docs/speculation.md"}) {
+  for (const char* file :
+       {"engine/chat/answer.cpp", "engine/chat/conversation.cpp", "engine/options.cpp", "gguf/writer.cpp",
+        "core/sampler.cpp", "measure/bench_plan.cpp", "app/cli/run.cpp", "docs/speculation.md"}) {
     const std::string text = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/" + file);
     const Forced one = force(tokenizer->encode("Change one line of this file:\n" + text + "\nThe whole file:\n", {}),
                              tokenizer->encode(edited(text, random), {}));

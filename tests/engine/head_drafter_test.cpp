@@ -185,7 +185,7 @@ TEST_CASE("--draft-model opens an EAGLE-3 head beside its model, and one of anot
     return folder.write(name, {reinterpret_cast<const char*>(image.data()), image.size()});
   };
   const EaglePair pair;
-  core::ModelOptions options;
+  api::ModelOptions options;
   options.model = write("model.gguf", *pair.model_image());
   options.draft_model = write("head.gguf", *pair.head_image());
   for (const char* who : {"auto", "draft"}) {
@@ -205,7 +205,7 @@ TEST_CASE("--draft-model opens an EAGLE-3 head beside its model, and one of anot
       fmt::format("{}: has a vocabulary of 40 tokens, but {} one of 48: a draft head needs the same vocabulary",
                   options.draft_model, options.model)
           .c_str());
-  core::ModelOptions alone;
+  api::ModelOptions alone;
   alone.model = options.draft_model;
   CHECK_THROWS_WITH(
       engine::open_generating(alone),
@@ -229,7 +229,7 @@ TEST_CASE("heads that know what the model says are right") {
 
 TEST_CASE("draft heads are opened where they are to guess, and nowhere else") {
   const auto opened = [](const DraftModel& made, const std::string& who, std::string* noted = nullptr) {
-    core::ModelOptions options;
+    api::ModelOptions options;
     options.speculation = who;
     engine::LoadSteps steps;
     steps.note = [&](const std::string& line) {
@@ -262,7 +262,7 @@ TEST_CASE("draft heads are opened where they are to guess, and nowhere else") {
 }
 
 TEST_CASE("a model starts with its draft heads, which guess") {
-  core::ModelOptions options;
+  api::ModelOptions options;
   options.speculation = "mtp";
   options.draft_tokens = 2;
   engine::LoadedModel model = engine::open_generating(DraftModel::chained().open(), options);

@@ -146,7 +146,7 @@ inline void start(engine::LoadedModel& model, const MakeExecutor& make, int64_t 
 
 inline engine::LoadedModel open_with_heads(gguf::File file, const MakeExecutor& make, int64_t streams = 1,
                                            int64_t context = 160) {
-  core::ModelOptions options;
+  api::ModelOptions options;
   options.speculation = "mtp";
   engine::LoadedModel model = engine::open_generating(std::move(file), options);
   start(model, make, streams, context);

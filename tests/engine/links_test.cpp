@@ -1,5 +1,5 @@
 // Which way values go between ranks in several processes.
-#include "engine/ranks/links.h"
+#include "engine/loading/links.h"
 
 #include "core/error.h"
 #include "kernels/cuda/exchange/nccl_library.h"

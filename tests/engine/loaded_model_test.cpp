@@ -1,4 +1,4 @@
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 
 #include "support/numerics.h"
 #include "support/temporary_folder.h"

@@ -1,4 +1,4 @@
-#include "engine/machine.h"
+#include "engine/loading/machine.h"
 
 #include "support/temporary_folder.h"
 

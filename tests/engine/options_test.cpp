@@ -11,7 +11,7 @@
 #include <limits>
 
 using namespace ridge;
-using core::SamplingOptions;
+using api::SamplingOptions;
 using Strings = std::vector<std::string>;
 
 namespace {
@@ -146,7 +146,7 @@ TEST_CASE("a template gets its switch for reasoning, and further variables") {
 
 TEST_CASE("a step of many sequences takes as many tokens as the options allow, also where contexts are shorter") {
   const auto step = [](int64_t context, int64_t ubatch, int64_t streams) {
-    core::ModelOptions options;
+    api::ModelOptions options;
     options.context = context;
     options.ubatch = ubatch;
     core::ExecutorConfig config = engine::executor_config(options, 4096);
@@ -165,7 +165,7 @@ TEST_CASE("a step of many sequences takes as many tokens as the options allow, a
 }
 
 TEST_CASE("several GPUs are not named where a single one is used") {
-  core::ModelOptions options;
+  api::ModelOptions options;
   options.ranks.gpus = "0,1";
   CHECK(engine::placement_of(options).gpus == std::vector<int>{0, 1});
   options.gpu_layers = 99;

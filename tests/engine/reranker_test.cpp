@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kWidth = 64;
 
-core::ModelOptions where(int64_t context = -1) {
-  core::ModelOptions options;
+api::ModelOptions where(int64_t context = -1) {
+  api::ModelOptions options;
   options.device = "cpu";
   options.context = context;
   options.threads = 1;

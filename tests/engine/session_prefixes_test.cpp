@@ -67,7 +67,7 @@ TEST_CASE("a session says what it holds and keeps") {
   HistoryTalk talk({.streams = 1, .context = 1000});
   CHECK(talk.session.tokens().empty());
   CHECK(talk.session.prompt_usage().tokens == 0);
-  core::Sequences seen = talk.session.scheduler().sequences();
+  api::Sequences seen = talk.session.scheduler().sequences();
   CHECK(seen.rows.empty());
   CHECK(seen.context == 1000);
   CHECK(seen.prefixes.empty());
@@ -76,7 +76,7 @@ TEST_CASE("a session says what it holds and keeps") {
   seen = talk.session.scheduler().sequences();
   CHECK(seen.rows.empty());
   REQUIRE(seen.streams.size() == 1);
-  CHECK(seen.streams[0] == core::Sequences::Stream{false, 100 + kAnswer - 1});
+  CHECK(seen.streams[0] == api::Sequences::Stream{false, 100 + kAnswer - 1});
   talk.say({}, text_of(50, 100), evaluated);
   seen = talk.session.scheduler().sequences();
   REQUIRE(seen.prefixes.size() == 1);

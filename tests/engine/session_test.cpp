@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <stdexcept>
 
@@ -30,32 +31,28 @@ class Chain final : public core::Executor {
     config_.max_outputs = 1;
   }
 
-  void forward(const core::Batch& batch) override {
-    decoding_ = false;
-    for (size_t i = 0; i < batch.tokens.size(); ++i) evaluate(batch.tokens[i], batch.positions[i]);
-    forwards += std::ssize(batch.tokens);
+  void submit(const core::Batch& batch, const core::Choosing& choosing) override {
+    const bool resumes = choosing.chain == core::Chain::resume, follows = batch.tokens[0] == core::kChosenToken;
+    if (!resumes) unread_.clear();
+    if (resumes && (!chains_ || follows == unread_.empty())) throw std::logic_error("a chain resumes out of turn");
+    for (size_t i = 0; i < batch.tokens.size(); ++i)
+      evaluate(follows ? unread_.back() : batch.tokens[i], batch.positions[i]);
+    if (!resumes) forwards += std::ssize(batch.tokens);
+    chains_ = choosing.chain != core::Chain::none;
+    if (chains_) unread_.push_back(resumes && broken_at == std::ssize(cache_) ? -1 : next());
   }
+  std::span<const int32_t> wait() override {
+    if (!chains_) return {};
+    token_ = unread_.at(0);
+    unread_.pop_front();
+    ++chosen;
+    return {&token_, 1};
+  }
+  bool can_chain(const core::SamplerParams& params) const override { return decodes_ && params.temp == 0; }
   std::span<const float> logits(int64_t) override {
     logits_.assign(kTokens, 0.0f);
     logits_[next()] = 10;
     return logits_;
-  }
-  bool start_decoding(const core::Sampler& sampler, int32_t position, int32_t) override {
-    if (position != std::ssize(cache_)) throw std::logic_error("decoding from another position");
-    decoding_ = decodes_ && sampler.params().temp == 0;
-    chosen_ = next();
-    return decoding_;
-  }
-  int32_t next_token(bool ahead) override {
-    if (!decoding_) throw std::logic_error("next_token() without decoding");
-    const int32_t token = chosen_;
-    if (ahead) {
-      evaluate(token, static_cast<int32_t>(cache_.size()));
-      chosen_ = broken_at == std::ssize(cache_) ? -1 : next();
-    }
-    decoding_ = ahead;
-    ++chosen;
-    return token;
   }
   const core::ExecutorConfig& config() const override { return config_; }
   std::string_view description() const override { return "chain"; }
@@ -76,8 +73,9 @@ class Chain final : public core::Executor {
 
   core::ExecutorConfig config_;
   const bool decodes_;
-  bool decoding_ = false;
-  int32_t chosen_ = 0;
+  bool chains_ = false;
+  std::deque<int32_t> unread_;
+  int32_t token_ = 0;
   std::vector<int32_t> cache_;
   std::vector<float> logits_;
 };

@@ -1,7 +1,7 @@
 // Bytes to a server's socket; connections must end.
 #include "engine/options.h"
+#include "server/models/service.h"
 #include "server/server.h"
-#include "server/service.h"
 #include "support/history_model.h"
 #include "support/http/socket.h"
 

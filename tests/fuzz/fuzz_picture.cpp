@@ -1,6 +1,6 @@
 // Pictures decode within limits or give an Error.
 #include "core/error.h"
-#include "media/picture.h"
+#include "media/pictures/picture.h"
 
 #include <cstdint>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // Request bodies for every route must give an answer or an error. The executor computes nothing.
 #include "core/error.h"
 #include "engine/options.h"
-#include "server/api_error.h"
+#include "server/json/api_error.h"
 #include "server/routes.h"
 #include "support/history_model.h"
 
@@ -25,8 +25,8 @@ struct Server {
   server::EmbeddingService embeddings{embedder, "guide", kSilent};
   server::Models models{service};
 
-  static core::ModelOptions on_cpu() {
-    core::ModelOptions options;
+  static api::ModelOptions on_cpu() {
+    api::ModelOptions options;
     options.device = "cpu";
     options.threads = 1;
     options.context = 16;

@@ -1,6 +1,6 @@
 // GEMM calibration.
 #include "core/json/state_file.h"
-#include "engine/fit/kept_ways.h"
+#include "engine/loading/kept_ways.h"
 #include "measure/ways/calibration.h"
 
 #include "support/temporary_folder.h"

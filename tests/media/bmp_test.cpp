@@ -1,6 +1,6 @@
 // BMP files of all kinds give Pillow's pixels; malformed ones give one line of error.
 #include "core/error.h"
-#include "media/picture.h"
+#include "media/pictures/picture.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // All formats must decode; malformed files give one line of error.
 #include "core/error.h"
-#include "media/picture.h"
+#include "media/pictures/picture.h"
 #include "support/temporary_folder.h"
 
 #include <doctest/doctest.h>

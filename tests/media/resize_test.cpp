@@ -1,5 +1,5 @@
 // Resizing compared with values calculated by hand.
-#include "media/resize.h"
+#include "media/pictures/resize.h"
 
 #include <doctest/doctest.h>
 

@@ -86,7 +86,7 @@ TEST_CASE("two ways of rope in one model have a table each, and layers that agre
   for (const AttentionSpec& spec : {AttentionSpec{.rope = Rope::adjacent}, AttentionSpec{.rope = Rope::split},
                                     AttentionSpec{.rope = Rope::split, .rope_dims = 8},
                                     AttentionSpec{.rope = Rope::adjacent}, AttentionSpec{.rope = Rope::none}})
-    x = b.attention(x, 0, spec);
+    x = models::blocks::attention(b, x, 0, spec);
   b.logits(b.gather(x));
   const core::Program program = std::move(b).finish();
 
@@ -200,16 +200,19 @@ TEST_CASE("windows, soft caps, sinks and caches of other layers reach the ops of
   Builder b(file);
   using models::Rope;
   core::ValueId x = b.embed();
-  x = b.attention(
-      x, 0, {.rope = Rope::split, .window = 7, .chunked = true, .soft_cap = 30.0, .sinks = true, .gate_matrix = true});
-  CHECK(message_of([&] { b.attention(x, 1, {.soft_cap = 0.0, .kv_of = 5}); }).find("layer 5 has no keys") !=
+  x = models::blocks::attention(
+      b, x, 0,
+      {.rope = Rope::split, .window = 7, .chunked = true, .soft_cap = 30.0, .sinks = true, .gate_matrix = true});
+  CHECK(message_of([&] {
+          models::blocks::attention(b, x, 1, {.soft_cap = 0.0, .kv_of = 5});
+        }).find("layer 5 has no keys") != std::string::npos);
+  CHECK(message_of([&] {
+          models::blocks::attention(b, x, 1, {.kv_heads = 4, .soft_cap = 0.0, .kv_of = 0});
+        }).find("different heads") != std::string::npos);
+  CHECK(message_of([&] { models::blocks::attention(b, x, 1, {.soft_cap = -1.0}); }).find("expected a number above 0") !=
         std::string::npos);
-  CHECK(message_of([&] { b.attention(x, 1, {.kv_heads = 4, .soft_cap = 0.0, .kv_of = 0}); }).find("different heads") !=
-        std::string::npos);
-  CHECK(message_of([&] { b.attention(x, 1, {.soft_cap = -1.0}); }).find("expected a number above 0") !=
-        std::string::npos);
-  x = b.attention(x, 1, {.rope = Rope::split, .soft_cap = 0.0, .v_norm = true, .k_is_v = true});
-  x = b.attention(x, 1, {.rope = Rope::split, .soft_cap = 0.0, .kv_of = 0});
+  x = models::blocks::attention(b, x, 1, {.rope = Rope::split, .soft_cap = 0.0, .v_norm = true, .k_is_v = true});
+  x = models::blocks::attention(b, x, 1, {.rope = Rope::split, .soft_cap = 0.0, .kv_of = 0});
   b.logits(b.gather(x));
   const core::Program program = std::move(b).finish();
 
@@ -247,7 +250,7 @@ TEST_CASE("fields of an attention spec win over the file's") {
   const auto attention_of = [&](const AttentionSpec& spec) {
     Builder b(file);
     const core::ValueId x = b.embed();
-    b.logits(b.gather(b.attention(x, 0, spec)));
+    b.logits(b.gather(models::blocks::attention(b, x, 0, spec)));
     b.skip("blk.0.attn_norm.weight");
     for (const gguf::Tensor& tensor : file.tensors())
       if (tensor.name.starts_with("blk.1.") || tensor.name.find("ffn") < 10) b.skip(tensor.name);
@@ -281,7 +284,7 @@ TEST_CASE("the routing spec reaches the op, from the architecture or the file") 
 
   const auto with = [&](const models::RoutingSpec& spec) {
     Builder b(file);
-    b.experts(b.embed(), 0, spec);
+    models::blocks::experts(b, b.embed(), 0, spec);
     return b;
   };
   const auto refusal = [&](const models::RoutingSpec& spec) { return message_of([&] { with(spec); }); };
@@ -297,7 +300,7 @@ TEST_CASE("experts may be those that a table has for each token") {
     const gguf::File file = image.open();
     return message_of([&] {
       Builder b(file);
-      b.experts(b.embed(), 0, {.by_token = true});
+      models::blocks::experts(b, b.embed(), 0, {.by_token = true});
     });
   };
   CHECK(refusal(gguf::PlainType::I32, {2, 32}) == "");
@@ -314,8 +317,9 @@ TEST_CASE("norms come before and behind blocks, and blocks side by side share an
   image.metadata.set("llama.final_logit_softcapping", 30.0f);
   const gguf::File file = image.open();
   Builder b(file);
-  b.build({.mixer = [&](core::ValueId x, int64_t il) { return b.attention(x, il, {.rope = models::Rope::split}); },
-           .ffn = [&](core::ValueId x, int64_t il) { return b.ffn(x, il); },
+  b.build({.mixer = [&](core::ValueId x,
+                        int64_t il) { return models::blocks::attention(b, x, il, {.rope = models::Rope::split}); },
+           .ffn = [&](core::ValueId x, int64_t il) { return models::blocks::ffn(b, x, il); },
            .ffn_norm = {},
            .mixer_post_norm = "attn_post",
            .parallel = true,

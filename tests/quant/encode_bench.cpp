@@ -4,7 +4,7 @@
 #include "core/clock.h"
 #include "core/half.h"
 #include "kernels/cuda/encode/encode.h"
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Encoders against ggml's errors, theory, and edge cases.
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 
 #include "core/error.h"
 #include "core/half.h"

@@ -1,6 +1,6 @@
 // Codes, Hessians, error feedback and scales on correlated inputs.
 #include "quant/code_map.h"
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 #include "quant/error_stats.h"
 #include "quant/feedback/awq.h"
 #include "quant/feedback/gptq.h"

@@ -1,5 +1,5 @@
 // Descent from encoded rows, in every format.
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 #include "quant/feedback/block_codes.h"
 #include "quant/feedback/gptq.h"
 #include "quant/feedback/rounding.h"

@@ -26,7 +26,7 @@ engine::LoadedModel open_adapted(const tests::TemporaryFolder& folder) {
   }
   engine::LoadedModel model =
       engine::with_adapters(engine::open_model(folder / "model.gguf"),
-                            std::vector<core::AdapterOption>{{folder / "one.gguf", 0.5}, {folder / "two.gguf"}});
+                            std::vector<api::AdapterOption>{{folder / "one.gguf", 0.5}, {folder / "two.gguf"}});
   core::ExecutorConfig config = engine::executor_config({}, model.program.trained_context);
   config.streams = config.max_outputs = 2;
   config.exact = true;

@@ -1,5 +1,5 @@
 // Malicious bodies must cost neither memory nor time.
-#include "server/api_error.h"
+#include "server/json/api_error.h"
 #include "support/http/endpoint.h"
 #include "support/http/socket.h"
 #include "support/watchdog.h"

@@ -93,6 +93,24 @@ TEST_CASE("a completion ends by a word or by the model, and says which") {
   CHECK(ended["content"] == "");
 }
 
+TEST_CASE("a completion without an end stops where the context is full, and a prompt beyond it is an error") {
+  const Endpoint endpoint;
+  Json body = {{"prompt", "ridge is"}, {"n_predict", 4}, {"temperature", 0}, {"ignore_eos", true}};
+  const Json settings = endpoint.post("/completion", body)["generation_settings"];
+  REQUIRE(settings["logit_bias"].size() > 0);
+  CHECK(settings["logit_bias"][0]["bias"].is_null());
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "a b ";
+  const Json refused = endpoint.post("/completion", {{"prompt", text}}, 400)["error"];
+  CHECK(refused["type"] == "exceed_context_size_error");
+  CHECK(refused["n_prompt_tokens"].get<int>() > refused["n_ctx"].get<int>());
+  body["prompt"] = text.substr(0, 1500);
+  body["n_predict"] = -1;
+  const Json cut = endpoint.post("/completion", body);
+  CHECK(cut["truncated"] == true);
+  CHECK(cut["stop_type"] == "limit");
+}
+
 TEST_CASE("prompts are texts, tokens, mixtures of these and lists of them") {
   const Endpoint endpoint;
   const auto prompt = [&](const Json& given) {

@@ -1,6 +1,6 @@
 // Errors in each API's form, and failing answers.
 #include "core/error.h"
-#include "server/reply.h"
+#include "server/json/reply.h"
 #include "support/http/endpoint.h"
 
 using namespace ridge;

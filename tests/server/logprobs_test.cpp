@@ -1,5 +1,5 @@
 // Log-probabilities of answers and prompts in each API.
-#include "core/sampling/token_choice.h"
+#include "core/token_choice.h"
 #include "support/http/endpoint.h"
 
 #include <cmath>

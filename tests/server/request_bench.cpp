@@ -7,8 +7,8 @@
 #include "support/http/socket.h"
 
 #include "engine/options.h"
+#include "server/models/service.h"
 #include "server/server.h"
-#include "server/service.h"
 
 #include <algorithm>
 #include <functional>

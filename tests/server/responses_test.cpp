@@ -1,9 +1,9 @@
 // POST /v1/responses: answers equal a chat's; events; continuation.
 #include "engine/chat/compaction.h"
-#include "server/api_error.h"
+#include "server/json/api_error.h"
+#include "server/models/response_store.h"
 #include "server/responses/compaction.h"
 #include "server/responses/response_items.h"
-#include "server/responses/response_store.h"
 #include "support/http/endpoint.h"
 
 #include <sstream>
@@ -349,6 +349,9 @@ TEST_CASE("a compaction keeps the user's messages and a summary that later reque
                       {{"role", "assistant"}, {"content", "A tool that runs models."}},
                       {{"role", "user"}, {"content", "Is it fast?"}}};
   const Json body = {{"model", "guide"}, {"input", input}, {"temperature", 0}, {"max_output_tokens", 30}};
+  Json streamed = body;
+  streamed["stream"] = true; // the API has no such form
+  CHECK(endpoint.post("/v1/responses/compact", streamed, 400)["error"]["param"] == "stream");
   const Json compacted = endpoint.post("/v1/responses/compact", body);
   CHECK(compacted["object"] == "response.compaction");
   CHECK(compacted["usage"]["output_tokens"].get<int>() > 0);

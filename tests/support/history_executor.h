@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <span>
 #include <stdexcept>
@@ -51,81 +52,41 @@ class History final : public core::Executor {
     if (settings.has_rows) program.values.push_back({.name = "rows", .width = kRowWidth}), program.hidden = 0;
   }
 
-  void forward(const core::Batch& batch) override {
+  void submit(const core::Batch& batch, const core::Choosing& choosing) override {
+    if (choosing.chain == core::Chain::resume) return resume(batch, choosing.guesses);
     if (before_step) before_step();
     if (broken) throw Error("the device is gone");
     core::check_batch(program, config_, batch);
     decoding_ = -1;
+    unread_.clear();
     results_.clear();
     rows_.clear();
     for (size_t i = 0; i < batch.tokens.size(); ++i) {
-      const int32_t stream = batch.streams.empty() ? 0 : batch.streams[i];
+      const int32_t stream = stream_of(batch, i);
       evaluate(stream, batch.tokens[i], batch.positions[i]);
       if (std::ranges::binary_search(batch.outputs, static_cast<int32_t>(i)))
         results_.push_back(next_of(streams_[stream].back(), settings_.vocab));
     }
+    read_rows_ = rows_;
     evaluated += std::ssize(batch.tokens);
     largest = std::max<int64_t>(largest, std::ssize(batch.tokens));
+    if (!choosing.samplers.empty()) choose(batch, choosing);
   }
+  std::span<const int32_t> wait() override {
+    if (unread_.empty()) return {};
+    read_ = std::move(unread_.front());
+    unread_.pop_front();
+    if (decoding_ >= 0) chosen += std::ssize(read_.tokens), read_rows_ = read_.rows;
+    return read_.tokens;
+  }
+  bool can_choose(const core::SamplerParams&) const override { return settings_.decodes; }
+  bool can_chain(const core::SamplerParams&) const override { return settings_.decodes; }
   std::span<const float> logits(int64_t i) override {
     logits_.assign(settings_.vocab, 0.0f);
     logits_[results_.at(i)] = 10;
     return logits_;
   }
-  std::span<const float> hidden() override { return decoding_ < 0 ? rows_ : read_rows_; }
-  bool can_choose(const core::SamplerParams&) const override { return settings_.decodes; }
-  std::span<const int32_t> choose(std::span<const core::Sampler* const> samplers) override {
-    if (samplers.size() != results_.size()) throw std::logic_error("as many samplers as outputs");
-    chosen_rows_ = results_;
-    for (size_t i = 0; i < samplers.size(); ++i) {
-      if (!samplers[i]) chosen_rows_[i] = 0;
-      chosen_together += samplers[i] != nullptr;
-    }
-    return chosen_rows_;
-  }
-  bool start_decoding(const core::Sampler&, int32_t position, int32_t stream) override {
-    if (position != std::ssize(streams_[stream])) throw std::logic_error("decoding from another position");
-    if (settings_.decodes) decoding_ = stream, chosen_ = next_of(streams_[stream].back(), settings_.vocab);
-    unread_ = settings_.decodes;
-    rows_.clear();
-    return settings_.decodes;
-  }
-  int32_t next_token(bool ahead) override {
-    if (decoding_ < 0 || !unread_) throw std::logic_error("next_token() without decoding");
-    const int32_t token = chosen_;
-    ++chosen;
-    unread_ = ahead;
-    read_rows_ = std::exchange(rows_, {});
-    if (ahead) {
-      evaluate(decoding_, token, static_cast<int32_t>(streams_[decoding_].size()));
-      chosen_ = next_of(streams_[decoding_].back(), settings_.vocab);
-    }
-    return token;
-  }
-  void decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) override {
-    if (decoding_ < 0 || unread_) throw std::logic_error("guesses out of turn");
-    const int64_t known = std::ssize(tokens) - guesses;
-    behind_guesses_.clear();
-    rows_.clear();
-    for (int64_t i = 0; i < std::ssize(tokens); ++i) {
-      evaluate(decoding_, tokens[i], position + static_cast<int32_t>(i));
-      const bool refuted =
-          i >= known && (std::ssize(behind_guesses_) != i - known + 1 || behind_guesses_.back() != tokens[i]);
-      if (i < known - 1 || refuted) continue;
-      behind_guesses_.push_back(next_of(streams_[decoding_].back(), settings_.vocab));
-    }
-    chosen_ = behind_guesses_.back();
-    unread_ = true;
-    evaluated += std::ssize(tokens);
-    largest = std::max<int64_t>(largest, std::ssize(tokens));
-  }
-  std::span<const int32_t> chosen_tokens() override {
-    if (!unread_) throw std::logic_error("chosen_tokens() without guesses");
-    unread_ = false;
-    chosen += std::ssize(behind_guesses_);
-    read_rows_ = rows_;
-    return behind_guesses_;
-  }
+  std::span<const float> hidden() override { return read_rows_; }
   void copy_cache(int32_t from, int32_t to, int64_t tokens) override {
     if (tokens > std::ssize(streams_[from])) throw std::logic_error("a copy of what is not there");
     streams_[to].assign(streams_[from].begin(), streams_[from].begin() + tokens);
@@ -181,6 +142,40 @@ class History final : public core::Executor {
   std::function<void()> before_step;
 
  private:
+  static int32_t stream_of(const core::Batch& batch, size_t token) {
+    return batch.streams.empty() ? 0 : batch.streams[token];
+  }
+  void choose(const core::Batch& batch, const core::Choosing& choosing) {
+    if (choosing.samplers.size() != results_.size()) throw std::logic_error("as many samplers as outputs");
+    unread_.push_back({results_, rows_});
+    if (choosing.chain == core::Chain::begin) {
+      decoding_ = stream_of(batch, 0);
+      return;
+    }
+    for (size_t i = 0; i < results_.size(); ++i) {
+      if (!choosing.samplers[i]) unread_.back().tokens[i] = 0;
+      chosen_together += choosing.samplers[i] != nullptr;
+    }
+  }
+  void resume(const core::Batch& batch, int64_t guesses) {
+    const bool follows = batch.tokens[0] == core::kChosenToken;
+    if (decoding_ < 0 || follows == unread_.empty() || stream_of(batch, 0) != decoding_)
+      throw std::logic_error("a chain resumes out of turn");
+    const std::vector<int32_t> tokens =
+        follows ? std::vector{unread_.back().tokens.back()} : std::vector(batch.tokens.begin(), batch.tokens.end());
+    const int64_t known = std::ssize(tokens) - guesses;
+    std::vector<int32_t> behind;
+    rows_.clear();
+    for (int64_t i = 0; i < std::ssize(tokens); ++i) {
+      evaluate(decoding_, tokens[i], batch.positions[i]);
+      const bool refuted = i >= known && (std::ssize(behind) != i - known + 1 || behind.back() != tokens[i]);
+      if (i >= known - 1 && !refuted) behind.push_back(next_of(streams_[decoding_].back(), settings_.vocab));
+    }
+    unread_.push_back({behind, rows_});
+    if (follows) return;
+    evaluated += std::ssize(tokens);
+    largest = std::max<int64_t>(largest, std::ssize(tokens));
+  }
   void evaluate(int32_t number, int32_t token, int32_t position) {
     std::vector<uint64_t>& stream = streams_[number];
     if (position > std::ssize(stream)) throw std::logic_error("a gap in the cache");
@@ -203,11 +198,15 @@ class History final : public core::Executor {
   core::ExecutorConfig config_;
   std::vector<std::vector<uint64_t>> streams_;
   std::vector<Reach> reaches_;
-  std::vector<int32_t> results_, chosen_rows_;
+  std::vector<int32_t> results_;
   std::vector<float> logits_, rows_, read_rows_;
-  int32_t decoding_ = -1, chosen_ = 0;
-  bool unread_ = false;
-  std::vector<int32_t> behind_guesses_;
+  int32_t decoding_ = -1; // stream of a chain
+  struct Chosen {
+    std::vector<int32_t> tokens;
+    std::vector<float> rows; // of the batch
+  };
+  std::deque<Chosen> unread_;
+  Chosen read_;
   std::pair<int32_t, std::vector<uint64_t>> mark_;
 };
 

@@ -1,7 +1,7 @@
 // History with the guide's tokenizer.
 #pragma once
 
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "support/history_executor.h"
 
 #include <algorithm>

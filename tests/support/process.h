@@ -16,6 +16,7 @@
 #include <string>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -156,6 +157,12 @@ class Terminal {
     while (pump())
       if (watchdog.expired()) return -1;
     return wait_for(std::exchange(pid_, -1));
+  }
+
+  bool shows_keys() const {
+    termios settings = {};
+    REQUIRE(::tcgetattr(fd_, &settings) == 0);
+    return (settings.c_lflag & ECHO) != 0;
   }
 
   const std::string& seen() const { return seen_; }

@@ -15,10 +15,10 @@ namespace ridge::tests {
 
 struct WatchedEngine {
   explicit WatchedEngine(app::WindowSetup setup) : engine(std::move(setup), [] {}) {
-    until([](const core::Snapshot& s) { return s.model && s.state == core::EngineState::idle; });
+    until([](const api::Snapshot& s) { return s.model && s.state == api::EngineState::idle; });
   }
-  std::shared_ptr<const core::Snapshot> now() const { return engine.snapshot(); }
-  void until(const std::function<bool(const core::Snapshot&)>& condition,
+  std::shared_ptr<const api::Snapshot> now() const { return engine.snapshot(); }
+  void until(const std::function<bool(const api::Snapshot&)>& condition,
              std::source_location at = std::source_location::current()) const {
     REQUIRE(eventually([&] { return condition(*now()); }, at));
   }

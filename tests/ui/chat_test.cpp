@@ -15,8 +15,8 @@
 
 using namespace ridge;
 using tests::eventually;
-using tests::run_with_user;
 using tests::User;
+using tests::with_chat;
 
 namespace {
 
@@ -31,17 +31,6 @@ std::string content_of(const std::string& path) {
   std::stringstream text;
   text << in.rdbuf();
   return text.str();
-}
-
-void with_chat(const tests::TemporaryFolder& folder, app::WindowSetup setup,
-               const std::function<void(User&, app::WindowEngine&)>& use) {
-  setup.conversation_folder = folder / "conversations";
-  setup.remember_files = false;
-  ui::WindowOptions options;
-  options.enable_widget_positions = true;
-  ui::Window window(options);
-  app::WindowEngine engine(setup, [&] { window.wake(); });
-  run_with_user(window, engine, [&](User& user) { use(user, engine); });
 }
 
 } // namespace
@@ -93,7 +82,7 @@ TEST_CASE("messages are edited, answered again and shown as they were; conversat
     const auto idle = [&](size_t messages) {
       return eventually([&] {
         const auto at = now();
-        return at->messages.size() == messages && at->state == core::EngineState::idle;
+        return at->messages.size() == messages && at->state == api::EngineState::idle;
       });
     };
     user.click("search");
@@ -144,19 +133,19 @@ TEST_CASE("a preset is saved by a name and used again, and a model is opened wit
     user.type("mine");
     user.click("save preset");
     CHECK(eventually([&] { return now()->presets.size() == 1; }));
-    engine.send(core::intent::SetSystemPrompt{"Be brief."});
+    engine.send(api::intent::SetSystemPrompt{"Be brief."});
     CHECK(eventually([&] { return now()->system_prompt == "Be brief."; }));
     user.click("presets");
     user.click("mine");
     CHECK(eventually([&] { return now()->system_prompt.empty(); }));
 
     const std::string copy = folder / "guide.gguf";
-    core::QuantizeRequest quantize{.input = "", .output = copy, .type = "Q8_0"};
+    api::QuantizeRequest quantize{.input = "", .output = copy, .type = "Q8_0"};
     quantize.allow_requantize = true;
-    engine.send(core::intent::StartJob{quantize});
+    engine.send(api::intent::StartJob{quantize});
     REQUIRE(eventually([&] {
       const auto at = now();
-      return !at->jobs->empty() && at->jobs->front().state == core::JobState::done;
+      return !at->jobs->empty() && at->jobs->front().state == api::JobState::done;
     }));
     user.press("ctrl+o");
     user.press("ctrl+a");

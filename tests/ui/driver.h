@@ -2,6 +2,7 @@
 #pragma once
 
 #include "app/window/window_engine.h"
+#include "support/temporary_folder.h"
 #include "support/watchdog.h"
 #include "ui/widgets/places.h"
 #include "ui/window.h"
@@ -85,7 +86,7 @@ inline void run_with_user(ui::Window& window, app::WindowEngine& engine, const s
   std::thread user([&] {
     try {
       REQUIRE(
-          eventually([&] { return engine.snapshot()->model && engine.snapshot()->state == core::EngineState::idle; }));
+          eventually([&] { return engine.snapshot()->model && engine.snapshot()->state == api::EngineState::idle; }));
       xdotool("search --sync --onlyvisible --name '^ridge$' windowfocus");
       User hands(window);
       use(hands);
@@ -93,8 +94,20 @@ inline void run_with_user(ui::Window& window, app::WindowEngine& engine, const s
     }
     window.close();
   });
-  window.run({[&] { return engine.snapshot(); }, [&](core::Intent i) { engine.send(std::move(i)); }});
+  window.run({[&] { return engine.snapshot(); }, [&](api::Intent i) { engine.send(std::move(i)); }});
   user.join();
+}
+
+// Conversations are kept in the folder.
+inline void with_chat(const TemporaryFolder& folder, app::WindowSetup setup,
+                      const std::function<void(User&, app::WindowEngine&)>& use) {
+  setup.conversation_folder = folder / "conversations";
+  setup.remember_files = false;
+  ui::WindowOptions options;
+  options.enable_widget_positions = true;
+  ui::Window window(options);
+  app::WindowEngine engine(setup, [&] { window.wake(); });
+  run_with_user(window, engine, [&](User& user) { use(user, engine); });
 }
 
 } // namespace ridge::tests

@@ -30,9 +30,9 @@ void make_mix(User& user, const app::WindowEngine& engine) {
   user.click(1022, 719); // Requantize the model
   REQUIRE(eventually([&] { return !now()->jobs->empty(); }));
   REQUIRE(eventually([&] { return now()->jobs->front().over(); }));
-  const core::Job job = now()->jobs->front();
+  const api::Job job = now()->jobs->front();
   CHECK(job.error == "");
-  CHECK(job.state == core::JobState::done);
+  CHECK(job.state == api::JobState::done);
   CHECK(std::filesystem::exists(workplace() / "guide-Q4_K.gguf"));
 }
 
@@ -40,16 +40,16 @@ void cancel_a_job(User& user, app::WindowEngine& engine, const ui::Window& windo
   const auto now = [&] { return engine.snapshot(); };
   user.press("ctrl+6");
   CHECK(eventually([&] { return window.panel() == "jobs"; }));
-  core::BenchRequest bench;
+  api::BenchRequest bench;
   bench.generated = "1000";
   bench.prompts = "0";
   bench.repetitions = 1000;
-  engine.send(core::intent::StartJob{bench});
+  engine.send(api::intent::StartJob{bench});
   REQUIRE(eventually([&] {
     const auto at = now();
-    return at->jobs->front().state == core::JobState::running && at->jobs->front().share > 0;
+    return at->jobs->front().state == api::JobState::running && at->jobs->front().share > 0;
   }));
-  const auto cancelled = [&] { return now()->jobs->front().state == core::JobState::cancelled; };
+  const auto cancelled = [&] { return now()->jobs->front().state == api::JobState::cancelled; };
   user.click(560, 268); // Cancel
   CHECK(eventually(cancelled));
 }
@@ -60,7 +60,7 @@ void open_files(User& user, app::WindowEngine& engine, const ui::Window& window)
   const auto is_open = [&](const std::string& path) {
     return eventually([&] {
       const auto at = now();
-      return at->model->path == path && at->state == core::EngineState::idle;
+      return at->model->path == path && at->state == api::EngineState::idle;
     });
   };
   user.press("ctrl+o");
@@ -83,10 +83,10 @@ void open_files(User& user, app::WindowEngine& engine, const ui::Window& window)
         0);
   CHECK(eventually([&] { return now()->error_number > errors; })); // the open model stays
   CHECK(now()->model->path == workplace() / "a copy.gguf");
-  engine.send(core::intent::OpenModel{""});
+  engine.send(api::intent::OpenModel{""});
   CHECK(eventually([&] {
     const auto at = now();
-    return at->model->path != workplace() / "a copy.gguf" && at->state == core::EngineState::idle;
+    return at->model->path != workplace() / "a copy.gguf" && at->state == api::EngineState::idle;
   }));
 #else
   MESSAGE("skipped: built without X11's headers, nothing is dropped on the window");
@@ -113,7 +113,7 @@ void open_by_name(User& user, app::WindowEngine& engine, const ui::Window& windo
   user.type("hf:acme/none");
   user.press("Return");
   CHECK(eventually([&] { return window.panel() == "jobs"; }));
-  CHECK(eventually([&] { return now()->jobs->front().state == core::JobState::failed; }));
+  CHECK(eventually([&] { return now()->jobs->front().state == api::JobState::failed; }));
   CHECK(now()->jobs->front().title == "Download hf:acme/none");
   CHECK(now()->jobs->front().error.find("127.0.0.1") != std::string::npos);
 }

@@ -69,15 +69,14 @@ TEST_CASE("where no model is here the window offers some, and a click gets one, 
     REQUIRE(eventually([&] {
       window.wake();
       const auto at = now();
-      return at->model && at->model->path.ends_with("gemma-3-270m-it-Q8_0.gguf") &&
-             at->state == core::EngineState::idle;
+      return at->model && at->model->path.ends_with("gemma-3-270m-it-Q8_0.gguf") && at->state == api::EngineState::idle;
     }));
     user.click("message box");
     user.type("hello");
     user.press("Return");
     REQUIRE(eventually([&] {
       const auto at = now();
-      return at->messages.size() == 2 && at->state == core::EngineState::idle;
+      return at->messages.size() == 2 && at->state == api::EngineState::idle;
     }));
     CHECK(now()->messages[1].facts->tokens > 0);
     CHECK(now()->error == "");

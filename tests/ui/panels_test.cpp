@@ -2,7 +2,7 @@
 #include "app/window/window_engine.h"
 #include "support/temporary_folder.h"
 #include "ui/driver.h"
-#include "ui/layout.h"
+#include "ui/panels/layout.h"
 #include "ui/window.h"
 
 #include <algorithm>
@@ -28,10 +28,9 @@ void with_window(const ui::WindowOptions& options, const app::WindowSetup& setup
 }
 
 // More requests than streams.
-core::Sequences invented_sequences() {
-  using State = core::Sequences::State;
-  core::Sequences all{
-      .context = 8192, .prefix_nodes = 7, .prefix_bytes = 1'530'000'000, .prefix_budget = 8'589'934'592};
+api::Sequences invented_sequences() {
+  using State = api::Sequences::State;
+  api::Sequences all{.context = 8192, .prefix_nodes = 7, .prefix_bytes = 1'530'000'000, .prefix_budget = 8'589'934'592};
   for (int32_t i = 0; i < 4; ++i) {
     const bool reads = i == 3;
     all.streams.push_back({true, reads ? 2048 : 900 + 1700 * i});
@@ -74,10 +73,10 @@ core::Sequences invented_sequences() {
   return all;
 }
 
-core::Snapshot invented_snapshot(const core::Snapshot& of_engine) {
-  core::Snapshot s = of_engine;
+api::Snapshot invented_snapshot(const api::Snapshot& of_engine) {
+  api::Snapshot s = of_engine;
   s.gpus = {{"NVIDIA H200", 512.3, 700, 61, 1.98e9, 1.98e9, 3.2e9, 3.2e9, 23.4e9, 150.7e9}};
-  core::Serving serving = {.state = core::Serving::State::on, .address = "http://127.0.0.1:8080", .model = "guide"};
+  api::Serving serving = {.state = api::Serving::State::on, .address = "http://127.0.0.1:8080", .model = "guide"};
   serving.engine = "NVIDIA H200";
   serving.context = 8192;
   serving.weight_bytes = 23.4e9;
@@ -96,14 +95,14 @@ core::Snapshot invented_snapshot(const core::Snapshot& of_engine) {
                               .ended = i < 38,
                               .problem = i == 30 ? "the client disconnected" : ""});
   serving.sequences = invented_sequences();
-  s.serving = std::make_shared<core::Serving>(serving);
-  core::Job job{.id = 1, .request = core::QuantizeRequest{.explore = true}, .title = "Explore"};
-  job.state = core::JobState::done;
+  s.serving = std::make_shared<api::Serving>(serving);
+  api::Job job{.id = 1, .request = api::QuantizeRequest{.explore = true}, .title = "Explore"};
+  job.state = api::JobState::done;
   for (uint64_t i = 0; i < 40; ++i) // a mix beside each recipe
     for (const char* recipe : {"", "IQ2_XXS"})
       job.frontier.push_back({recipe, 4'000'000'000 + i * 100'000'000, 2.5 + 0.1 * static_cast<double>(i),
                               i == 39 ? 0 : std::pow(0.6, static_cast<double>(i)), *recipe == 0});
-  s.jobs = std::make_shared<std::vector<core::Job>>(1, job);
+  s.jobs = std::make_shared<std::vector<api::Job>>(1, job);
   s.speed.prompt_tokens_per_s = 41234;
   s.speed.tokens_per_s = 431.5;
   s.speed.bytes_per_s = 2.12e12;
@@ -128,7 +127,7 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
     const auto answered = [&](size_t messages) {
       return eventually([&] {
         const auto at = now();
-        return at->messages.size() == messages && at->state == core::EngineState::idle;
+        return at->messages.size() == messages && at->state == api::EngineState::idle;
       });
     };
     user.type("What is Q4_K?");
@@ -185,7 +184,7 @@ TEST_CASE("conversations are begun, opened, renamed and deleted, and a question 
       const auto at = now();
       return at->roofs && at->predicted && at->measured;
     }));
-    REQUIRE(eventually([&] { return now()->state == core::EngineState::idle; }));
+    REQUIRE(eventually([&] { return now()->state == api::EngineState::idle; }));
     CHECK(now()->predicted->streams == 1);
     user.act("mousemove 997 105 mousedown 1");
     for (int x = 1000; x <= 1200; x += 50) user.point(x, 105);
@@ -228,9 +227,9 @@ TEST_CASE("Escape stops the answer, but while a conversation is renamed it ends 
   setup.request.sampling.ignore_eos = true;
   with_window({}, setup, [&](User& user, app::WindowEngine& engine, ui::Window&) {
     const auto now = [&] { return engine.snapshot(); };
-    const auto answering = [&] { return now()->state == core::EngineState::writing; };
+    const auto answering = [&] { return now()->state == api::EngineState::writing; };
     const auto stopped = [&] {
-      return now()->state == core::EngineState::idle && now()->messages.at(1).note == "stopped";
+      return now()->state == api::EngineState::idle && now()->messages.at(1).note == "stopped";
     };
     user.type("What is Q4_K?");
     user.press("Return");
@@ -238,7 +237,7 @@ TEST_CASE("Escape stops the answer, but while a conversation is renamed it ends 
     user.press("Escape");
     REQUIRE(eventually(stopped));
     user.click("rename");
-    engine.send(core::intent::Regenerate{});
+    engine.send(api::intent::Regenerate{});
     REQUIRE(eventually(answering));
     user.type("x");
     user.press("Escape");
@@ -258,11 +257,11 @@ TEST_CASE("the server is switched on, asked and switched off in its panel") {
     user.press("ctrl+a");
     user.type("0"); // any free one
     user.click(316, 308);
-    REQUIRE(eventually([&] { return now()->state == core::Serving::State::on; }));
+    REQUIRE(eventually([&] { return now()->state == api::Serving::State::on; }));
     CHECK(now()->address.starts_with("http://127.0.0.1:"));
     CHECK(now()->slots.size() == 4);
     user.click(316, 308);
-    REQUIRE(eventually([&] { return now()->state == core::Serving::State::off; }));
+    REQUIRE(eventually([&] { return now()->state == api::Serving::State::off; }));
     CHECK(now()->problem == "");
   });
 }
@@ -273,11 +272,11 @@ TEST_CASE("the panel of sequences says what a conversation holds, and what it ha
   with_window({}, setup, [&](User& user, app::WindowEngine& engine, ui::Window& window) {
     const auto now = [&] { return engine.snapshot(); };
     const auto ask = [&](const std::string& question) {
-      engine.send(core::intent::NewConversation{});
-      engine.send(core::intent::Send{question});
+      engine.send(api::intent::NewConversation{});
+      engine.send(api::intent::Send{question});
       REQUIRE(eventually([&] {
         return now()->messages.size() == 2 && now()->messages[0].text == question &&
-               now()->state == core::EngineState::idle;
+               now()->state == api::EngineState::idle;
       }));
     };
     ask("What is Q4_K, and what are its blocks made of?");
@@ -306,13 +305,13 @@ TEST_CASE("while the model writes, a frame draws what is in sight, however long 
     options.panel = panel;
     ui::FrameTimes times;
     with_window(options, setup, [&](User&, app::WindowEngine& engine, ui::Window& window) {
-      engine.send(core::intent::Send{"What is Q4_K?"});
+      engine.send(api::intent::Send{"What is Q4_K?"});
       const auto now = [&] { return engine.snapshot(); };
       CHECK(eventually([&] { return now()->speed.answer_tokens > 4000; }));
       const uint64_t frames = window.frames();
       CHECK(eventually([&] { return window.frames() >= frames + 20; }));
-      engine.send(core::intent::Stop{});
-      CHECK(eventually([&] { return now()->state == core::EngineState::idle; }));
+      engine.send(api::intent::Stop{});
+      CHECK(eventually([&] { return now()->state == api::EngineState::idle; }));
       times = window.frame_times();
     });
     MESSAGE(panel << ": " << times.report());
@@ -326,18 +325,18 @@ TEST_CASE("the panels draw what no engine measured: a GPU or several, and number
   const tests::TemporaryFolder folder;
   app::WindowEngine engine(guide_setup(), [] {});
   REQUIRE(eventually([&] { return engine.snapshot()->model != nullptr; }));
-  engine.send(core::intent::MeasureStep{-1});
+  engine.send(api::intent::MeasureStep{-1});
   REQUIRE(
-      eventually([&] { return engine.snapshot()->measured && engine.snapshot()->state == core::EngineState::idle; }));
+      eventually([&] { return engine.snapshot()->measured && engine.snapshot()->state == api::EngineState::idle; }));
   for (const char* panel : {"chat", "gauges", "roofline", "server", "jobs", "sequences", "sequences/server"})
     for (const bool light : {false, true}) {
-      auto shown = std::make_shared<core::Snapshot>(invented_snapshot(*engine.snapshot()));
+      auto shown = std::make_shared<api::Snapshot>(invented_snapshot(*engine.snapshot()));
       if (light)
         for (const double watts : {688.0, 71.0}) {
           shown->gpus.push_back(shown->gpus[0]);
           shown->gpus.back().power_watts = watts;
         }
-      core::Roofs roofs;
+      api::Roofs roofs;
       roofs.device = "NVIDIA H200";
       using Unit = core::Ceiling::Unit;
       roofs.ceilings = {{"dram_read", Unit::bytes_per_second, 4.57e12, ""},
@@ -348,7 +347,7 @@ TEST_CASE("the panels draw what no engine measured: a GPU or several, and number
       roofs.peak_ops_per_s = 794e12;
       roofs.ridge_ops_per_byte = 794 / 4.57;
       roofs.peak_name = "wgmma_f16";
-      shown->roofs = std::make_shared<core::Roofs>(roofs);
+      shown->roofs = std::make_shared<api::Roofs>(roofs);
       ui::WindowOptions options;
       options.panel = panel;
       options.light = light;
@@ -358,7 +357,7 @@ TEST_CASE("the panels draw what no engine measured: a GPU or several, and number
       std::ranges::replace(name, '/', '-');
       options.screenshot = folder / fmt::format("{}{}.png", name, light);
       options.after_frames = 5;
-      ui::Window(options).run({[&] { return shown; }, [](const core::Intent&) {}});
+      ui::Window(options).run({[&] { return shown; }, [](const api::Intent&) {}});
       CHECK(std::filesystem::file_size(options.screenshot) > 10000);
     }
 }
@@ -366,7 +365,7 @@ TEST_CASE("the panels draw what no engine measured: a GPU or several, and number
 TEST_CASE("the names of the roofs do not lie on one another, and are not cut") {
   app::WindowEngine engine(guide_setup(), [] {});
   REQUIRE(eventually([&] { return engine.snapshot()->model != nullptr; }));
-  core::Roofs roofs;
+  api::Roofs roofs;
   roofs.device = "a CPU";
   using Unit = core::Ceiling::Unit;
   roofs.ceilings = {{"dram_read", Unit::bytes_per_second, 2.6e9, ""},
@@ -376,8 +375,8 @@ TEST_CASE("the names of the roofs do not lie on one another, and are not cut") {
   roofs.peak_ops_per_s = 1.08e12;
   roofs.ridge_ops_per_byte = 1080 / 2.6;
   roofs.peak_name = "int8";
-  auto shown = std::make_shared<core::Snapshot>(*engine.snapshot());
-  shown->roofs = std::make_shared<core::Roofs>(roofs);
+  auto shown = std::make_shared<api::Snapshot>(*engine.snapshot());
+  shown->roofs = std::make_shared<api::Roofs>(roofs);
   const tests::TemporaryFolder folder;
   for (const auto& [width, height] : {std::pair(900, 600), std::pair(1280, 800)}) {
     CAPTURE(width);
@@ -388,7 +387,7 @@ TEST_CASE("the names of the roofs do not lie on one another, and are not cut") {
     options.enable_widget_positions = true;
     options.screenshot = folder / "roofs.png";
     options.after_frames = 5;
-    ui::Window(options).run({[&] { return shown; }, [](const core::Intent&) {}});
+    ui::Window(options).run({[&] { return shown; }, [](const api::Intent&) {}});
     const auto memory = ui::places_of("memory 2.6 GB/s"), fp32 = ui::places_of("fp32 271 GOP/s");
     REQUIRE(memory.size() == 1);
     REQUIRE(fp32.size() == 1);

@@ -48,7 +48,7 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
   const auto unsent = [&](size_t pictures) {
     return eventually([&] {
       const auto at = now();
-      if (at->pictures.size() != pictures || at->state != core::EngineState::idle) return false;
+      if (at->pictures.size() != pictures || at->state != api::EngineState::idle) return false;
       if (pictures == 0) return true;
       const auto facts = at->picture_facts->find(at->pictures.back()->key);
       return facts != at->picture_facts->end() && facts->second.tokens > 0;
@@ -103,7 +103,7 @@ void use_pictures(User& user, const app::WindowEngine& engine, const ui::Window&
   user.press("Return");
   REQUIRE(eventually([&] {
     const auto at = now();
-    return at->messages.size() == 2 && at->state == core::EngineState::idle;
+    return at->messages.size() == 2 && at->state == api::EngineState::idle;
   }));
   CHECK(now()->messages[0].text == "what is it?");
   CHECK(now()->messages[0].pictures.size() == 2);

@@ -2,7 +2,7 @@
 #include "core/strings/utf8.h"
 #include "support/numerics.h"
 #include "support/temporary_folder.h"
-#include "ui/layout.h"
+#include "ui/panels/layout.h"
 #include "ui/widgets/wrapped_text.h"
 
 #include <doctest/doctest.h>

@@ -48,8 +48,8 @@ TEST_CASE("a call of a tool waits for a click, and its result is shown") {
     user.press("Escape");
     REQUIRE(eventually([&] { return asks_again(first + 1); }));
     CHECK(now()->messages[4].text == app::kDeclined);
-    engine.send(core::intent::Stop{});
-    REQUIRE(eventually([&] { return now()->state == core::EngineState::idle; }));
+    engine.send(api::intent::Stop{});
+    REQUIRE(eventually([&] { return now()->state == api::EngineState::idle; }));
     CHECK(now()->messages.size() == 7);
     CHECK(now()->messages[6].text == app::kStopped);
     CHECK(!now()->tool_question);

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "support/temporary_folder.h"
 #include "ui/driver.h"
-#include "ui/layout.h"
+#include "ui/panels/layout.h"
 #include "ui/window.h"
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ namespace {
 // Runs in a second thread; the window needs the main one.
 void use_panels(User& user, const app::WindowEngine& engine, const ui::Window& window) {
   const auto now = [&] { return engine.snapshot(); };
-  const auto idle = [&] { return now()->state == core::EngineState::idle; };
+  const auto idle = [&] { return now()->state == api::EngineState::idle; };
   user.click(600, 710);
 
   user.type("What is Q4_K?");
@@ -35,7 +35,7 @@ void use_panels(User& user, const app::WindowEngine& engine, const ui::Window& w
       length = s->messages[1].text.size();
       ++parts;
     }
-    return s->messages.size() == 2 && length > 0 && s->state == core::EngineState::idle;
+    return s->messages.size() == 2 && length > 0 && s->state == api::EngineState::idle;
   }));
   CHECK(now()->messages[0].text == "What is Q4_K?");
   CHECK(parts >= 1);
@@ -91,10 +91,10 @@ TEST_CASE("a model that cannot be opened leaves a window with a message, and ano
   app::WindowSetup setup = guide_setup();
   setup.model.model = "no-such-file.gguf";
   app::WindowEngine engine(setup, [] {});
-  CHECK(eventually([&] { return engine.snapshot()->state == core::EngineState::failed; }));
+  CHECK(eventually([&] { return engine.snapshot()->state == api::EngineState::failed; }));
   CHECK(engine.snapshot()->error.find("no-such-file.gguf") != std::string::npos);
-  engine.send(core::intent::OpenModel{""});
-  CHECK(eventually([&] { return engine.snapshot()->state == core::EngineState::idle; }));
+  engine.send(api::intent::OpenModel{""});
+  CHECK(eventually([&] { return engine.snapshot()->state == api::EngineState::idle; }));
   CHECK(engine.snapshot()->model);
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("a window at rest draws nothing, and for an event a few frames") {
   ui::Window window(options);
   app::WindowEngine engine(guide_setup(), [&] { window.wake(); });
   std::thread user([&] {
-    CHECK(eventually([&] { return engine.snapshot()->model && engine.snapshot()->state == core::EngineState::idle; }));
+    CHECK(eventually([&] { return engine.snapshot()->model && engine.snapshot()->state == api::EngineState::idle; }));
     CHECK(eventually([&] { return window.is_waiting_for_events(); }));
     for (int event = 0; event < 20; ++event) {
       const uint64_t before = window.frames();
@@ -114,7 +114,7 @@ TEST_CASE("a window at rest draws nothing, and for an event a few frames") {
     }
     window.close();
   });
-  window.run({[&] { return engine.snapshot(); }, [&](core::Intent i) { engine.send(std::move(i)); }});
+  window.run({[&] { return engine.snapshot(); }, [&](api::Intent i) { engine.send(std::move(i)); }});
   user.join();
 }
 

@@ -1,7 +1,7 @@
 // Grammars by the text that they were made of, with their states, so that requests share them.
 #pragma once
 
-#include "core/cache/lru_cache.h"
+#include "core/lru_cache.h"
 #include "text/grammar/grammar_masks.h"
 
 #include <functional>

@@ -2,7 +2,7 @@
 #include "text/jinja/lexer.h"
 
 #include "core/strings/utf8.h"
-#include "text/jinja/python/integers.h"
+#include "text/jinja/integers.h"
 #include "text/jinja/text.h"
 
 #include <algorithm>

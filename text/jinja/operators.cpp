@@ -1,6 +1,6 @@
 // Arithmetic and comparison.
 #include "core/strings/find.h"
-#include "text/jinja/python/integers.h"
+#include "text/jinja/integers.h"
 #include "text/jinja/runtime.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Python's str() and repr().
-#include "text/jinja/python/integers.h"
+#include "text/jinja/integers.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "text/jinja/ast.h"
-#include "text/jinja/builtins/builtins.h"
+#include "text/jinja/builtins.h"
 #include "text/jinja/limits.h"
 
 #include <compare>

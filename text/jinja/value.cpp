@@ -1,8 +1,8 @@
 #include "text/jinja/value.h"
 
 #include "core/json/parse.h"
+#include "text/jinja/integers.h"
 #include "text/jinja/limits.h"
-#include "text/jinja/python/integers.h"
 #include "text/jinja/text.h"
 #include "text/json/kept_number.h"
 

@@ -1,7 +1,7 @@
 #include "ui/dialogs/file_dialog.h"
 
 #include "core/strings/lower.h"
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/widgets/picture_paths.h"
 #include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
@@ -59,7 +59,7 @@ bool is_shown_name(const std::string& name) {
   return std::ranges::none_of(name, [](char c) { return static_cast<unsigned char>(c) < 32; });
 }
 
-std::string describe(const core::ModelRow& row) {
+std::string describe(const api::ModelRow& row) {
   std::string text = core::human_bytes(static_cast<double>(row.bytes));
   if (!row.architecture.empty()) text = fmt::format("{} {} · {}", row.architecture, row.type, text);
   if (!row.problem.empty()) return text + (row.trained_context > 0 ? " · too large" : " · not supported");
@@ -144,7 +144,7 @@ void FileDialog::read_folder() {
   all_ = list(folder_, what_);
 }
 
-void FileDialog::filter(const core::Snapshot& now) {
+void FileDialog::filter(const api::Snapshot& now) {
   const std::string name = name_part(text_);
   shown_.clear();
   models_ = now.models;
@@ -155,7 +155,7 @@ void FileDialog::filter(const core::Snapshot& now) {
       shown_.push_back(std::move(entry));
     }
   if (what_ == For::open && models_)
-    for (const core::ModelRow& row : *models_)
+    for (const api::ModelRow& row : *models_)
       if (holds(row.name, name)) {
         Entry entry{row.name, row.path};
         entry.known = true;
@@ -293,7 +293,7 @@ void FileDialog::draw_entries(float entries_width) {
   ImGui::EndChild();
 }
 
-void FileDialog::draw(const core::Snapshot& now) {
+void FileDialog::draw(const api::Snapshot& now) {
   if (!open_) return;
   if (opening_) ImGui::OpenPopup("##file dialog");
   opening_ = false;

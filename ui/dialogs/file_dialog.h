@@ -1,7 +1,7 @@
 // Dialog for a file or folder: a path field with Tab completion and a list.
 #pragma once
 
-#include "core/view/snapshot.h"
+#include "api/snapshot.h"
 
 #include <cstdint>
 #include <functional>
@@ -23,7 +23,7 @@ class FileDialog {
   // draw() calls `taken`. `start`: file or folder; empty: the last one or the working directory.
   void ask(For what, std::string heading, const std::string& start, std::function<void(const std::string&)> taken);
   // Once a frame, outside other windows.
-  void draw(const core::Snapshot& now);
+  void draw(const api::Snapshot& now);
   bool is_open() const { return open_; }
   // `side` is drawn beside the list of models; its path may be empty.
   void set_side(std::function<void(const std::string& path)> side) { side_ = std::move(side); }
@@ -42,7 +42,7 @@ class FileDialog {
 
  private:
   void read_folder();
-  void filter(const core::Snapshot& now);
+  void filter(const api::Snapshot& now);
   void go_to(std::string folder);
   bool accept(); // false: the dialog stays open
   void draw_entries(float width);
@@ -54,7 +54,7 @@ class FileDialog {
   std::string pending_text_; // text for the field when it gets the focus
   std::function<void(const std::string&)> taken_, side_;
   std::vector<Entry> all_, shown_;
-  std::shared_ptr<const std::vector<core::ModelRow>> models_; // from which shown_ was made
+  std::shared_ptr<const std::vector<api::ModelRow>> models_; // from which shown_ was made
   int chosen_ = -1;
   bool open_ = false, opening_ = false, focus_ = false, scroll_ = false, text_changed_ = false;
 };

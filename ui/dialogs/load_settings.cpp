@@ -1,7 +1,7 @@
 #include "ui/dialogs/load_settings.h"
 
 #include "core/kv_type.h"
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
 
@@ -16,7 +16,7 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
+namespace intent = api::intent;
 
 constexpr float kLabel = 92; // units
 
@@ -56,7 +56,7 @@ std::vector<int64_t> contexts(int64_t trained) {
   return all;
 }
 
-void memory_row(const char* name, const core::FitFacts::Device& device) {
+void memory_row(const char* name, const api::FitFacts::Device& device) {
   const auto size = [](double bytes) { return core::human_bytes(bytes); };
   text(name, theme().text, fonts().small);
   ImGui::SameLine(px(kLabel));
@@ -75,13 +75,13 @@ void memory_row(const char* name, const core::FitFacts::Device& device) {
 
 } // namespace
 
-void LoadSettings::begin(const core::Snapshot& now) {
+void LoadSettings::begin(const api::Snapshot& now) {
   options_ = now.options;
   gpus_ = options_.ranks.gpus;
   asked_.clear();
 }
 
-void LoadSettings::draw(const core::Snapshot& now, const std::function<void(core::Intent)>& send,
+void LoadSettings::draw(const api::Snapshot& now, const std::function<void(api::Intent)>& send,
                         const std::string& path) {
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(6), px(6)));
   text("Load settings", theme().text, fonts().bold);
@@ -99,7 +99,7 @@ void LoadSettings::draw(const core::Snapshot& now, const std::function<void(core
   ImGui::PopStyleVar();
 }
 
-bool LoadSettings::draw_fields(const core::Snapshot& now) {
+bool LoadSettings::draw_fields(const api::Snapshot& now) {
   bool changed = false;
   const int64_t trained = now.fit && now.fit->path == asked_ ? now.fit->trained_context : 0;
   constexpr int64_t kOffered = 32768;
@@ -150,10 +150,10 @@ bool LoadSettings::draw_fields(const core::Snapshot& now) {
   return changed;
 }
 
-void LoadSettings::draw_fit(const core::Snapshot& now, const std::string& path) const {
+void LoadSettings::draw_fit(const api::Snapshot& now, const std::string& path) const {
   if (path.empty()) return wrapped_text("Choose a model to see whether it fits.", theme().dim, fonts().small);
   if (!now.fit || now.fit->path != path) return dim_text("checking…");
-  const core::FitFacts& fit = *now.fit;
+  const api::FitFacts& fit = *now.fit;
   if (fit.problem.empty())
     text("It fits", theme().green, fonts().bold);
   else

@@ -1,7 +1,7 @@
 // Load settings and the resulting fit.
 #pragma once
 
-#include "core/view/snapshot.h"
+#include "api/snapshot.h"
 
 #include <functional>
 #include <string>
@@ -10,16 +10,16 @@ namespace ridge::ui {
 
 class LoadSettings {
  public:
-  void begin(const core::Snapshot& now);
+  void begin(const api::Snapshot& now);
   // Fills the current ImGui window. `path`: the chosen model, or empty.
-  void draw(const core::Snapshot& now, const std::function<void(core::Intent)>& send, const std::string& path);
-  const core::ModelOptions& options() const { return options_; }
+  void draw(const api::Snapshot& now, const std::function<void(api::Intent)>& send, const std::string& path);
+  const api::ModelOptions& options() const { return options_; }
 
  private:
-  bool draw_fields(const core::Snapshot& now);
-  void draw_fit(const core::Snapshot& now, const std::string& path) const;
+  bool draw_fields(const api::Snapshot& now);
+  void draw_fit(const api::Snapshot& now, const std::string& path) const;
 
-  core::ModelOptions options_;
+  api::ModelOptions options_;
   std::string asked_; // path of the last FitModel
   std::string gpus_;
 };

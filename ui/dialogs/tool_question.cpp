@@ -11,12 +11,12 @@
 
 namespace ridge::ui {
 
-using core::intent::ToolPermission;
+using api::intent::ToolPermission;
 
 constexpr const char* kToolQuestion = "##tool";
 constexpr size_t kLongestArguments = 1500;
 
-void ToolQuestionDialog::draw(const core::Snapshot& now, const std::function<void(core::Intent)>& send) {
+void ToolQuestionDialog::draw(const api::Snapshot& now, const std::function<void(api::Intent)>& send) {
   if (now.tool_question && !ImGui::IsPopupOpen(kToolQuestion)) ImGui::OpenPopup(kToolQuestion);
   const ImVec2 screen = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos({screen.x / 2, screen.y / 2}, ImGuiCond_Always, {0.5f, 0.5f});
@@ -26,7 +26,7 @@ void ToolQuestionDialog::draw(const core::Snapshot& now, const std::function<voi
                              ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
                                  ImGuiWindowFlags_AlwaysAutoResize)) {
     if (now.tool_question) {
-      const core::ToolQuestion& asked = *now.tool_question;
+      const api::ToolQuestion& asked = *now.tool_question;
       title(fmt::format("Allow the model to call {}?", asked.tool));
       dim_text(fmt::format("a tool of the MCP server {}, with", asked.server));
       ImGui::Dummy({0, px(2)});
@@ -41,7 +41,7 @@ void ToolQuestionDialog::draw(const core::Snapshot& now, const std::function<voi
       const bool escape = ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape), false);
       if (plain_button("Decline", {px(100), px(34)}) || escape) decision = ToolPermission::no;
       if (decision) {
-        send(core::intent::AnswerTool{asked.number, *decision});
+        send(api::intent::AnswerTool{asked.number, *decision});
         ImGui::CloseCurrentPopup();
       }
     } else {

@@ -1,7 +1,7 @@
 // Asks before an MCP tool is called.
 #pragma once
 
-#include "core/view/snapshot.h"
+#include "api/snapshot.h"
 
 #include <functional>
 
@@ -9,7 +9,7 @@ namespace ridge::ui {
 
 class ToolQuestionDialog {
  public:
-  void draw(const core::Snapshot& now, const std::function<void(core::Intent)>& send); // once a frame
+  void draw(const api::Snapshot& now, const std::function<void(api::Intent)>& send); // once a frame
 };
 
 } // namespace ridge::ui

@@ -3,7 +3,7 @@
 
 #include "text/markdown/document.h"
 #include "text/markdown/syntax.h"
-#include "ui/markdown/text_layout.h"
+#include "ui/widgets/text_layout.h"
 
 namespace ridge::ui {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ui/markdown/code_block.h"
-#include "ui/markdown/text_layout.h"
+#include "ui/widgets/text_layout.h"
 
 #include <string>
 #include <string_view>

@@ -15,7 +15,7 @@ ImU32 weight_color(float value) {
 }
 
 // Highest bit first; bytes left to right, then down.
-int BlockView::draw_bits(const core::BlockStudy& block, ImVec2 at, ImVec2 size) {
+int BlockView::draw_bits(const api::BlockStudy& block, ImVec2 at, ImVec2 size) {
   const Theme& t = theme();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const auto bytes = static_cast<int>(block.bytes.size());
@@ -54,7 +54,7 @@ int BlockView::draw_bits(const core::BlockStudy& block, ImVec2 at, ImVec2 size) 
   return found;
 }
 
-int BlockView::draw_weights(const core::BlockStudy& block, ImVec2 at, ImVec2 size) {
+int BlockView::draw_weights(const api::BlockStudy& block, ImVec2 at, ImVec2 size) {
   ImDrawList* draw = ImGui::GetWindowDrawList();
   constexpr int kColumns = 32;
   const auto count = static_cast<int>(block.weights.size());
@@ -76,7 +76,7 @@ int BlockView::draw_weights(const core::BlockStudy& block, ImVec2 at, ImVec2 siz
   return found;
 }
 
-void BlockView::draw(const core::BlockStudy& block, ImVec2 size) {
+void BlockView::draw(const api::BlockStudy& block, ImVec2 size) {
   const Theme& t = theme();
   ImVec2 at = ImGui::GetCursorScreenPos();
   const ImVec2 begin = at;

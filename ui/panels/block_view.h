@@ -1,7 +1,7 @@
 // Shows a block's bits and weights.
 #pragma once
 
-#include "core/view/snapshot.h"
+#include "api/snapshot.h"
 #include "ui/widgets/theme.h"
 
 namespace ridge::ui {
@@ -11,12 +11,12 @@ ImU32 weight_color(float value);
 
 class BlockView {
  public:
-  void draw(const core::BlockStudy& block, ImVec2 size);
+  void draw(const api::BlockStudy& block, ImVec2 size);
   int weight() const { return weight_; }
 
  private:
-  int draw_bits(const core::BlockStudy& block, ImVec2 at, ImVec2 size); // returns the weight under the mouse or -1
-  int draw_weights(const core::BlockStudy& block, ImVec2 at, ImVec2 size);
+  int draw_bits(const api::BlockStudy& block, ImVec2 at, ImVec2 size); // returns the weight under the mouse or -1
+  int draw_weights(const api::BlockStudy& block, ImVec2 at, ImVec2 size);
 
   int weight_ = 0;
 };

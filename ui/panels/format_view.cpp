@@ -1,6 +1,6 @@
 #include "ui/panels/format_view.h"
 
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/widgets/widgets.h"
 
 #include <fmt/format.h>
@@ -12,8 +12,8 @@
 
 namespace ridge::ui {
 
-namespace intent = core::intent;
-using Format = core::TensorStudy::Format;
+namespace intent = api::intent;
+using Format = api::TensorStudy::Format;
 
 namespace {
 
@@ -31,7 +31,7 @@ void draw_counts(const std::vector<float>& counts, ImVec2 at, ImVec2 size, ImU32
   }
 }
 
-const Format* find(const core::TensorStudy& study, const std::string& name) {
+const Format* find(const api::TensorStudy& study, const std::string& name) {
   const auto found = std::ranges::find(study.formats, name, &Format::name);
   return found == study.formats.end() ? nullptr : &*found;
 }
@@ -52,7 +52,7 @@ std::string FormatView::role_of(const std::string& tensor) {
   return role;
 }
 
-bool FormatView::draw(const View& view, const core::TensorStudy& study, std::string& format, ImVec2 size) {
+bool FormatView::draw(const View& view, const api::TensorStudy& study, std::string& format, ImVec2 size) {
   const float gap = px(12), left = size.x * 0.42f, upper = std::max(px(250), size.y * 0.54f);
   bool changed = false;
   begin_card("scatter", {left, upper});
@@ -73,7 +73,7 @@ bool FormatView::draw(const View& view, const core::TensorStudy& study, std::str
   return changed;
 }
 
-bool FormatView::draw_scatter(const View& view, const core::TensorStudy& study, std::string& format) {
+bool FormatView::draw_scatter(const View& view, const api::TensorStudy& study, std::string& format) {
   const Theme& t = theme();
   segments("measure", {"SQNR, dB", "RMSE"}, measure_);
   ImGui::SameLine(0, px(10));
@@ -167,7 +167,7 @@ bool FormatView::draw_scatter(const View& view, const core::TensorStudy& study, 
   return true;
 }
 
-bool FormatView::draw_table(const core::TensorStudy& study, std::string& format) {
+bool FormatView::draw_table(const api::TensorStudy& study, std::string& format) {
   bool changed = false;
   dim_text(fitting(
       {fmt::format("{} in each format · errors from −RMS to RMS ({})", role_of(study.tensor), number_text(study.rms)),
@@ -233,7 +233,7 @@ bool FormatView::draw_table(const core::TensorStudy& study, std::string& format)
   return changed;
 }
 
-void FormatView::draw_errors(const core::TensorStudy& study, const Format& f) {
+void FormatView::draw_errors(const api::TensorStudy& study, const Format& f) {
   const Theme& t = theme();
   text(fmt::format("Errors of {}", f.name), t.text, fonts().bold);
   ImGui::SameLine(0, px(10));
@@ -283,8 +283,8 @@ const std::string* FormatView::chosen(const std::string& tensor) const {
   return nullptr;
 }
 
-core::QuantizeRequest FormatView::request(const core::ModelFacts& model) const {
-  core::QuantizeRequest request;
+api::QuantizeRequest FormatView::request(const api::ModelFacts& model) const {
+  api::QuantizeRequest request;
   if (!model.built_in) request.input = model.path;
   request.output = output_;
   request.type = mix_.back().format;
@@ -296,9 +296,9 @@ core::QuantizeRequest FormatView::request(const core::ModelFacts& model) const {
   return request;
 }
 
-void FormatView::draw_mix(const View& view, const core::TensorStudy& study, const Format* format) {
+void FormatView::draw_mix(const View& view, const api::TensorStudy& study, const Format* format) {
   const Theme& t = theme();
-  const core::ModelFacts& model = *view.now.model;
+  const api::ModelFacts& model = *view.now.model;
   const std::string role = role_of(study.tensor);
   dim_text("Apply to the whole model");
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(8), px(6)));

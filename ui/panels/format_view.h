@@ -12,7 +12,7 @@ namespace ridge::ui {
 class FormatView {
  public:
   // Returns true if `format` changed.
-  bool draw(const View& view, const core::TensorStudy& study, std::string& format, ImVec2 size);
+  bool draw(const View& view, const api::TensorStudy& study, std::string& format, ImVec2 size);
 
   // "blk.3.ffn_up.weight" -> "ffn_up".
   static std::string role_of(const std::string& tensor);
@@ -21,13 +21,13 @@ class FormatView {
   struct Choice {
     std::string role, format; // empty: all others
   };
-  bool draw_scatter(const View& view, const core::TensorStudy& study, std::string& format);
-  bool draw_table(const core::TensorStudy& study, std::string& format);
-  static void draw_errors(const core::TensorStudy& study, const core::TensorStudy::Format& format);
-  void draw_mix(const View& view, const core::TensorStudy& study, const core::TensorStudy::Format* format);
+  bool draw_scatter(const View& view, const api::TensorStudy& study, std::string& format);
+  bool draw_table(const api::TensorStudy& study, std::string& format);
+  static void draw_errors(const api::TensorStudy& study, const api::TensorStudy::Format& format);
+  void draw_mix(const View& view, const api::TensorStudy& study, const api::TensorStudy::Format* format);
   void use(const std::string& role, const std::string& format);
   const std::string* chosen(const std::string& tensor) const;
-  core::QuantizeRequest request(const core::ModelFacts& model) const;
+  api::QuantizeRequest request(const api::ModelFacts& model) const;
 
   int measure_ = 0; // 0 SQNR, 1 RMSE
   std::vector<Choice> mix_;

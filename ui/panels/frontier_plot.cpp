@@ -1,6 +1,6 @@
 #include "ui/panels/frontier_plot.h"
 
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/widgets/widgets.h"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 namespace ridge::ui {
 namespace {
 
-using core::FrontierPoint;
+using api::FrontierPoint;
 
 constexpr double kMin = 1e-6; // nats; the axis's limit
 

@@ -1,7 +1,7 @@
 // Divergence against size.
 #pragma once
 
-#include "core/view/jobs.h"
+#include "api/jobs.h"
 #include "ui/widgets/theme.h"
 
 #include <vector>
@@ -9,6 +9,6 @@
 namespace ridge::ui {
 
 // Returns the clicked point or null.
-const core::FrontierPoint* draw_frontier(const std::vector<core::FrontierPoint>& points, float height);
+const api::FrontierPoint* draw_frontier(const std::vector<api::FrontierPoint>& points, float height);
 
 } // namespace ridge::ui

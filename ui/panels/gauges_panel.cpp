@@ -1,5 +1,5 @@
 // Speed compared with the machine's limits.
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/widgets.h"
 
@@ -40,7 +40,7 @@ void big_number(const std::string& number, const std::string& unit) {
   ImGui::Dummy({width + px(60), fonts().numeral->FontSize});
 }
 
-void draw_dial(const core::Speed& speed, ImVec2 size) {
+void draw_dial(const api::Speed& speed, ImVec2 size) {
   const Theme& t = theme();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -100,7 +100,7 @@ void draw_dial(const core::Speed& speed, ImVec2 size) {
   ImGui::Dummy(size);
 }
 
-void draw_history(const std::vector<core::Speed::Sample>& history, ImVec2 size) {
+void draw_history(const std::vector<api::Speed::Sample>& history, ImVec2 size) {
   const Theme& t = theme();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -123,7 +123,7 @@ void draw_history(const std::vector<core::Speed::Sample>& history, ImVec2 size) 
     return;
   }
   const double begin = history.front().seconds, span = std::max(1e-9, history.back().seconds - begin);
-  const auto place = [&](const core::Speed::Sample& s) {
+  const auto place = [&](const api::Speed::Sample& s) {
     return ImVec2(at.x + left + static_cast<float>((s.seconds - begin) / span) * area.x,
                   at.y + area.y * (1 - static_cast<float>(s.tokens_per_s / top)));
   };
@@ -207,7 +207,7 @@ void limited(const char* name, double value, double limit, const std::string& te
 class GaugesPanel : public Panel {
  public:
   void draw(const View& view) override {
-    const core::Snapshot& now = view.now;
+    const api::Snapshot& now = view.now;
     const ImVec2 area = ImGui::GetContentRegionAvail();
     const float bottom = ImGui::GetCursorPosY() + area.y;
     const float gap = px(12), step = px(116), small = px(118);
@@ -241,13 +241,13 @@ class GaugesPanel : public Panel {
   }
 
  private:
-  static void draw_small_cards(const core::Snapshot& now, float width, float height, float gap) {
+  static void draw_small_cards(const api::Snapshot& now, float width, float height, float gap) {
     const float third = (width - 2 * gap) / 3;
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, px(6)));
     begin_card("prompt", {third, height}, "Prompt");
     big_number(rate_text(now.speed.prompt_tokens_per_s), "tok/s");
     dim_text(fmt::format("{} prompt tokens · {} generated", now.speed.prompt_tokens, now.speed.answer_tokens));
-    if (const core::PicturesRead& read = now.speed.pictures; read.pictures > 0)
+    if (const api::PicturesRead& read = now.speed.pictures; read.pictures > 0)
       dim_text(fmt::format("{} image{}, {} tokens, encoded in {:.{}f} s", read.pictures, read.pictures == 1 ? "" : "s",
                            read.tokens, read.seconds, read.seconds < 10 ? 2 : 0));
     end_card();
@@ -268,7 +268,7 @@ class GaugesPanel : public Panel {
     ImGui::PopStyleVar();
   }
 
-  static void draw_gpu(const core::GpuGauge& gpu, ImVec2 size) {
+  static void draw_gpu(const api::GpuGauge& gpu, ImVec2 size) {
     begin_card("gpu", size, gpu.name.c_str());
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, px(6)));
     const auto clock = [](double hz, double most) { return fmt::format("{:.0f} of {:.0f} MHz", hz / 1e6, most / 1e6); };
@@ -281,7 +281,7 @@ class GaugesPanel : public Panel {
     end_card();
   }
   // Several GPUs show only values that differ.
-  static void draw_gpus(const std::vector<core::GpuGauge>& gpus, ImVec2 size) {
+  static void draw_gpus(const std::vector<api::GpuGauge>& gpus, ImVec2 size) {
     begin_card("gpus", size, fmt::format("{} GPUs", gpus.size()).c_str());
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(0, px(6)));
     for (size_t i = 0; i < gpus.size(); ++i) {
@@ -293,11 +293,11 @@ class GaugesPanel : public Panel {
     ImGui::PopStyleVar();
     end_card();
   }
-  static void draw_power(const core::GpuGauge& gpu) {
+  static void draw_power(const api::GpuGauge& gpu) {
     line("Power", gpu.power_watts, gpu.power_limit_watts,
          fmt::format("{:.0f} of {:.0f} W", gpu.power_watts, gpu.power_limit_watts));
   }
-  static void draw_memory(const core::GpuGauge& gpu) {
+  static void draw_memory(const api::GpuGauge& gpu) {
     line("Memory", gpu.memory_used_bytes, gpu.memory_bytes,
          fmt::format("{} of {}", core::human_bytes(gpu.memory_used_bytes), core::human_bytes(gpu.memory_bytes)));
   }
@@ -307,7 +307,7 @@ class GaugesPanel : public Panel {
   }
 
   void draw_step(const View& view) {
-    const core::Snapshot& now = view.now;
+    const api::Snapshot& now = view.now;
     std::vector<Part> parts;
     std::string heading;
     if (bytes_) {
@@ -328,11 +328,11 @@ class GaugesPanel : public Panel {
       heading = "Time of a step, op by op: not measured yet";
     }
     dim_text(heading);
-    const bool idle = now.state == core::EngineState::idle;
+    const bool idle = now.state == api::EngineState::idle;
     const float y = ImGui::GetItemRectMin().y - ImGui::GetWindowPos().y - px(4);
     ImGui::SetCursorPos({ImGui::GetWindowWidth() - px(16) - px(196), y});
     ImGui::BeginDisabled(!idle);
-    if (quiet_button("measure")) view.send(core::intent::MeasureStep{-1});
+    if (quiet_button("measure")) view.send(api::intent::MeasureStep{-1});
     ImGui::EndDisabled();
     ImGui::SetCursorPos({ImGui::GetWindowWidth() - px(16) - px(124), y});
     if (choice("time", !bytes_)) bytes_ = false;

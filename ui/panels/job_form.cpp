@@ -11,8 +11,8 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
-using core::JobKind;
+namespace intent = api::intent;
+using api::JobKind;
 
 constexpr const char* kKinds[] = {"convert", "quantize", "bench", "roofline"}; // in JobKind's order
 constexpr const char* kConversions[] = {"unchanged", "f16", "bf16", "f32", "q8_0"};
@@ -63,7 +63,7 @@ void JobForm::show_conversion(const std::string& folder) {
   converted_.chosen = false;
 }
 
-void JobForm::show_quantization(const core::QuantizeRequest& explored, const core::FrontierPoint& point) {
+void JobForm::show_quantization(const api::QuantizeRequest& explored, const api::FrontierPoint& point) {
   kind_ = static_cast<int>(JobKind::quantize);
   model_ = explored.input;
   quantize_ = explored;
@@ -235,17 +235,17 @@ void JobForm::draw_start(const View& view) {
   converted_.chosen = quantized_.chosen = false;
 }
 
-core::JobRequest JobForm::request(const View& view) const {
+api::JobRequest JobForm::request(const View& view) const {
   const std::string model = !model_.empty() ? model_ : open_file(view);
   switch (kind()) {
   case JobKind::convert: {
-    core::ConvertRequest convert = convert_;
+    api::ConvertRequest convert = convert_;
     convert.output = converted_.path;
     convert.type = conversion_ ? kConversions[conversion_] : "";
     return convert;
   }
   case JobKind::quantize: {
-    core::QuantizeRequest quantize = quantize_;
+    api::QuantizeRequest quantize = quantize_;
     quantize.input = model;
     quantize.explore = types_ == explore;
     quantize.output = quantize.explore ? "" : quantized_.path;
@@ -257,14 +257,14 @@ core::JobRequest JobForm::request(const View& view) const {
     return quantize;
   }
   case JobKind::bench: {
-    core::BenchRequest bench = bench_;
+    api::BenchRequest bench = bench_;
     bench.files = {model};
     return bench;
   }
   case JobKind::roofline:
   case JobKind::pull: break;
   }
-  core::RooflineRequest roofline;
+  api::RooflineRequest roofline;
   roofline.file = model;
   return roofline;
 }

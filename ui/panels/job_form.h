@@ -18,7 +18,7 @@ class JobForm {
   bool show(std::string_view kind); // selects a kind of job; false: unknown
   void show_conversion(const std::string& folder);
   // Fills in a point of an explored frontier.
-  void show_quantization(const core::QuantizeRequest& explored, const core::FrontierPoint& point);
+  void show_quantization(const api::QuantizeRequest& explored, const api::FrontierPoint& point);
 
  private:
   // A path that is suggested until the user changes it.
@@ -27,7 +27,7 @@ class JobForm {
     bool chosen = false;
   };
 
-  core::JobKind kind() const { return static_cast<core::JobKind>(kind_); }
+  api::JobKind kind() const { return static_cast<api::JobKind>(kind_); }
   void draw_convert();
   void draw_quantize(const View& view);
   void draw_types(const View& view);
@@ -42,15 +42,15 @@ class JobForm {
   void require(bool condition, const char* otherwise);
   std::string suggested_conversion() const;
   std::string suggested_quantization(const View& view) const;
-  core::JobRequest request(const View& view) const;
+  api::JobRequest request(const View& view) const;
 
-  int kind_ = static_cast<int>(core::JobKind::quantize);
+  int kind_ = static_cast<int>(api::JobKind::quantize);
   enum Types { by_recipe, by_size, explore };
   int conversion_ = 0, method_ = 0, types_ = by_recipe;
   std::string model_; // empty: the open model
-  core::ConvertRequest convert_;
-  core::QuantizeRequest quantize_{.type = "Q4_K_M"};
-  core::BenchRequest bench_;
+  api::ConvertRequest convert_;
+  api::QuantizeRequest quantize_{.type = "Q4_K_M"};
+  api::BenchRequest bench_;
   OutputPath converted_, quantized_;
   std::string missing_; // what the job still needs; empty: nothing
   FileDialog dialog_;

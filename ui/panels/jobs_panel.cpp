@@ -1,5 +1,5 @@
 // Form, list, progress and results of jobs.
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/panels/frontier_plot.h"
 #include "ui/panels/job_form.h"
 #include "ui/panels/panel.h"
@@ -14,8 +14,8 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
-using core::Job, core::JobState, core::JobTable;
+namespace intent = api::intent;
+using api::Job, api::JobState, api::JobTable;
 
 ImU32 state_color(JobState state) {
   const Theme& t = theme();
@@ -34,8 +34,8 @@ std::string line_of(const Job& job) {
   case JobState::done: return job.result;
   case JobState::failed: return job.error;
   case JobState::cancelled:
-    return core::kind_of(job.request) == core::JobKind::pull ? "cancelled; Run again resumes it"
-                                                             : "cancelled; nothing was written";
+    return api::kind_of(job.request) == api::JobKind::pull ? "cancelled; Run again resumes it"
+                                                           : "cancelled; nothing was written";
   }
   return "";
 }
@@ -50,7 +50,7 @@ std::string as_text(const JobTable& table) {
 class JobsPanel : public Panel {
  public:
   void draw(const View& view) override {
-    const core::Snapshot& now = view.now;
+    const api::Snapshot& now = view.now;
     if (!now.jobs->empty() && now.jobs->front().id > newest_) selected_ = newest_ = now.jobs->front().id;
     const ImVec2 area = ImGui::GetContentRegionAvail();
     const float gap = px(12), form = std::clamp(area.x * 0.32f, px(290), px(350)),
@@ -153,8 +153,8 @@ class JobsPanel : public Panel {
     ImGui::PopStyleVar();
     ImGui::BeginChild("tables");
     if (!job.frontier.empty())
-      if (const core::FrontierPoint* point = draw_frontier(job.frontier, px(260)))
-        form_.show_quantization(std::get<core::QuantizeRequest>(job.request), *point);
+      if (const api::FrontierPoint* point = draw_frontier(job.frontier, px(260)))
+        form_.show_quantization(std::get<api::QuantizeRequest>(job.request), *point);
     for (const JobTable& table : job.tables) draw_table(table);
     ImGui::EndChild();
   }

@@ -1,5 +1,5 @@
 // The content of the model's file.
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/widgets.h"
 
@@ -12,8 +12,8 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
-using core::ModelFacts;
+namespace intent = api::intent;
+using api::ModelFacts;
 
 constexpr ImGuiTableFlags kTable = ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
                                    ImGuiTableFlags_Resizable | ImGuiTableFlags_PadOuterX;

@@ -1,8 +1,8 @@
 // Interface of panels. See docs/window.md.
 #pragma once
 
-#include "core/view/snapshot.h"
-#include "ui/layout.h"
+#include "api/snapshot.h"
+#include "ui/panels/layout.h"
 #include "ui/widgets/icons.h"
 
 #include <functional>
@@ -14,8 +14,8 @@
 namespace ridge::ui {
 
 struct View {
-  const core::Snapshot& now;
-  const std::function<void(core::Intent)>& send;
+  const api::Snapshot& now;
+  const std::function<void(api::Intent)>& send;
   Layout& layout; // persistent
 };
 

@@ -1,8 +1,8 @@
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/panels/block_view.h"
 #include "ui/panels/format_view.h"
+#include "ui/panels/heat_map.h"
 #include "ui/panels/panel.h"
-#include "ui/widgets/heat_map.h"
 #include "ui/widgets/widgets.h"
 
 #include <fmt/format.h>
@@ -14,12 +14,12 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
+namespace intent = api::intent;
 
 class QuantPanel : public Panel {
  public:
   void draw(const View& view) override {
-    const core::Snapshot& now = view.now;
+    const api::Snapshot& now = view.now;
     if (now.model != model_) choose_first(view);
     const ImVec2 area = ImGui::GetContentRegionAvail();
     const float list = area.x < px(960) ? px(184) : px(220), gap = px(12), head = px(36);
@@ -30,7 +30,7 @@ class QuantPanel : public Panel {
     ImGui::SameLine();
     ImGui::BeginGroup();
     const float width = area.x - list - gap;
-    const core::TensorStudy* study = now.tensor && now.tensor->tensor == tensor_ ? now.tensor.get() : nullptr;
+    const api::TensorStudy* study = now.tensor && now.tensor->tensor == tensor_ ? now.tensor.get() : nullptr;
     draw_head(study, width, head);
     const ImVec2 rest{width, area.y - head + gap};
     if (shown_ == 0)
@@ -48,7 +48,7 @@ class QuantPanel : public Panel {
   }
 
  private:
-  void draw_head(const core::TensorStudy* study, float width, float height) {
+  void draw_head(const api::TensorStudy* study, float width, float height) {
     ImGui::BeginChild("head", {width, height - px(12)}, false, ImGuiWindowFlags_NoScrollbar);
     text(tensor_, theme().text, fonts().bold);
     if (study) {
@@ -63,12 +63,10 @@ class QuantPanel : public Panel {
     ImGui::SetCursorPosY(ImGui::GetCursorPosY() - px(12));
   }
 
-  void draw_weights(const View& view, const core::TensorStudy* study, ImVec2 area) {
+  void draw_weights(const View& view, const api::TensorStudy* study, ImVec2 area) {
     const float gap = px(12), upper = std::max(px(210), area.y * 0.36f), map = area.x * 0.46f;
-    const core::BlockStudy* block =
-        view.now.block && view.now.block->tensor == tensor_ ? view.now.block.get() : nullptr;
-    const core::SliceStudy* slice =
-        view.now.slice && view.now.slice->tensor == tensor_ ? view.now.slice.get() : nullptr;
+    const api::BlockStudy* block = view.now.block && view.now.block->tensor == tensor_ ? view.now.block.get() : nullptr;
+    const api::SliceStudy* slice = view.now.slice && view.now.slice->tensor == tensor_ ? view.now.slice.get() : nullptr;
     begin_card("histogram", {area.x - map - gap, upper});
     study ? draw_histogram(*study, block) : dim_text("examining the weights…");
     end_card();
@@ -104,7 +102,7 @@ class QuantPanel : public Panel {
     block_ = 0;
     if (view.now.tensor) {
       const auto& formats = view.now.tensor->formats;
-      const auto known = std::ranges::find(formats, format, &core::TensorStudy::Format::name);
+      const auto known = std::ranges::find(formats, format, &api::TensorStudy::Format::name);
       if (known != formats.end() || format.empty()) {
         has_blocks_ = format.empty() || known->microscope;
         packable_ = format.empty() || known->packable;
@@ -142,7 +140,7 @@ class QuantPanel : public Panel {
   }
 
   // Draws the levels of the selected weight's group, too.
-  void draw_histogram(const core::TensorStudy& study, const core::BlockStudy* block) const {
+  void draw_histogram(const api::TensorStudy& study, const api::BlockStudy* block) const {
     const Theme& t = theme();
     const std::vector<float>* levels = nullptr;
     const auto group = static_cast<size_t>(block_view_.weight()) / 16;
@@ -191,7 +189,7 @@ class QuantPanel : public Panel {
     ImGui::Dummy(size);
   }
 
-  void draw_block(const View& view, const core::BlockStudy* block) {
+  void draw_block(const View& view, const api::BlockStudy* block) {
     if (!block) {
       wrapped_text("The rows of this tensor cannot be divided into blocks of this format: choose another.", theme().dim,
                    fonts().small);
@@ -227,7 +225,7 @@ class QuantPanel : public Panel {
     block_view_.draw(*block, ImGui::GetContentRegionAvail());
   }
 
-  std::shared_ptr<const core::ModelFacts> model_;
+  std::shared_ptr<const api::ModelFacts> model_;
   std::string tensor_, format_ = "Q4_K", filter_;
   bool has_blocks_ = true, packable_ = true; // whether format_ has them
   int64_t block_ = 0;

@@ -1,5 +1,5 @@
 // A step's ops under the roofs, measured or predicted.
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/panels/panel.h"
 #include "ui/panels/roofline_plot.h"
 #include "ui/widgets/widgets.h"
@@ -11,8 +11,8 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
-using core::StepRoofline;
+namespace intent = api::intent;
+using api::StepRoofline;
 using Op = RooflineOp;
 
 constexpr int kMaxStreams = 256;
@@ -54,13 +54,13 @@ class RooflinePanel : public Panel {
   };
 
   void ask(const View& view) {
-    const core::Snapshot& now = view.now;
+    const api::Snapshot& now = view.now;
     if (model_ != now.model) {
       model_ = now.model;
       asked_ = {};
       follow_ = true;
     }
-    const bool idle = now.state == core::EngineState::idle;
+    const bool idle = now.state == api::EngineState::idle;
     if (!now.roofs && idle && !asked_.roofs) {
       asked_.roofs = true;
       view.send(intent::MeasureRoofs{});
@@ -81,11 +81,11 @@ class RooflinePanel : public Panel {
   void draw_waiting(const View& view) {
     const ImVec2 at = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
     const ImVec2 center{at.x + size.x / 2, at.y + size.y / 2};
-    if (view.now.state != core::EngineState::idle || !asked_.roofs) {
+    if (view.now.state != api::EngineState::idle || !asked_.roofs) {
       text_at({center.x, center.y - px(24)}, "One moment…", theme().text, fonts().title, 0.5f);
       text_at({center.x, center.y + px(6)},
-              view.now.state == core::EngineState::measuring ? view.now.activity + " (takes some seconds)"
-                                                             : "waiting for the answer to finish",
+              view.now.state == api::EngineState::measuring ? view.now.activity + " (takes some seconds)"
+                                                            : "waiting for the answer to finish",
               theme().dim, fonts().body, 0.5f);
       return;
     }
@@ -96,7 +96,7 @@ class RooflinePanel : public Panel {
   }
 
   void draw_controls(const View& view) {
-    const core::Snapshot& now = view.now;
+    const api::Snapshot& now = view.now;
     const auto row = [](const char* label, const std::string& value) {
       dim_text(label);
       const ImVec2 at = ImGui::GetItemRectMin();
@@ -134,7 +134,7 @@ class RooflinePanel : public Panel {
       dim_text(fmt::format("measured at {}: {} per step", now.measured->past, seconds_text(sum.seconds)));
     }
     ImGui::SetCursorPosY(ImGui::GetWindowHeight() - px(14) - ImGui::GetFrameHeight());
-    ImGui::BeginDisabled(now.state != core::EngineState::idle);
+    ImGui::BeginDisabled(now.state != api::EngineState::idle);
     if (ImGui::Button(fmt::format("Measure at {} tokens##measure", past_).c_str(), {-1, 0}))
       view.send(intent::MeasureStep{past_});
     ImGui::EndDisabled();
@@ -144,7 +144,7 @@ class RooflinePanel : public Panel {
   }
 
   // Measured if it matches the controls, else predicted.
-  void draw_list(const core::Snapshot& now) {
+  void draw_list(const api::Snapshot& now) {
     const bool fits = now.measured && format_.empty() && streams_ == 1 && now.measured->past == past_;
     const StepRoofline* shown = fits ? now.measured.get() : now.predicted.get();
     dim_text(fits ? "Measured; above 100 % of the roof: caches" : "Predicted time and its limiting factor");
@@ -183,7 +183,7 @@ class RooflinePanel : public Panel {
     ImGui::PopFont();
   }
 
-  std::shared_ptr<const core::ModelFacts> model_;
+  std::shared_ptr<const api::ModelFacts> model_;
   Asked asked_;
   int past_ = 0, streams_ = 1;
   bool follow_ = true;          // uses the conversation's context

@@ -1,6 +1,6 @@
 #include "ui/panels/roofline_plot.h"
 
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
 
@@ -13,7 +13,7 @@
 namespace ridge::ui {
 namespace {
 
-using core::StepRoofline;
+using api::StepRoofline;
 using Op = RooflineOp;
 
 struct LogAxis {
@@ -128,7 +128,7 @@ void draw_grid(const LogAxis& x, const LogAxis& y) {
 }
 
 // Returns the labels' boxes.
-std::vector<Box> draw_roofs(const core::Roofs& roofs, const LogAxis& x, const LogAxis& y) {
+std::vector<Box> draw_roofs(const api::Roofs& roofs, const LogAxis& x, const LogAxis& y) {
   std::vector<Box> taken;
   const auto label = [&](ImVec2 at, const std::string& what, ImU32 color, float align) {
     const ImVec2 size = size_of(what, fonts().small);
@@ -227,7 +227,7 @@ void draw_labels(const std::vector<Point>& points, const Box& frame, const Line&
   }
 }
 
-void draw_legend(const core::Snapshot& now, ImVec2 at) {
+void draw_legend(const api::Snapshot& now, ImVec2 at) {
   const Theme& t = theme();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const float middle = at.y + fonts().small->FontSize / 2;
@@ -262,8 +262,8 @@ void hover(const std::vector<Point>& points) {
 
 } // namespace
 
-void draw_roofline_plot(const core::Snapshot& now, const std::string& marked) {
-  const core::Roofs& roofs = *now.roofs;
+void draw_roofline_plot(const api::Snapshot& now, const std::string& marked) {
+  const api::Roofs& roofs = *now.roofs;
   const Theme& t = theme();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const ImVec2 at = ImGui::GetCursorScreenPos(), size = ImGui::GetContentRegionAvail();

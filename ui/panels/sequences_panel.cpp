@@ -1,5 +1,5 @@
 // Sequences, cache use and prefix tree of the conversation or server.
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/widgets.h"
 
@@ -13,7 +13,7 @@
 namespace ridge::ui {
 namespace {
 
-using core::Sequences;
+using api::Sequences;
 
 constexpr ImGuiTableFlags kTableFlags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerH |
                                         ImGuiTableFlags_PadOuterX | ImGuiTableFlags_ScrollY |
@@ -56,7 +56,7 @@ std::string ago(int64_t seconds) {
 class SequencesPanel : public Panel {
  public:
   void draw(const View& view) override {
-    const bool serves = view.now.serving->state == core::Serving::State::on && !view.now.serving->embeds;
+    const bool serves = view.now.serving->state == api::Serving::State::on && !view.now.serving->embeds;
     const Sequences& shown = serves && of_server_ ? view.now.serving->sequences : *view.now.sequences;
     const float gap = px(12);
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, gap));

@@ -1,5 +1,5 @@
 // The server's switch, memory, slots and requests.
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/markdown/markdown_view.h"
 #include "ui/panels/panel.h"
 #include "ui/widgets/widgets.h"
@@ -12,8 +12,8 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
-using core::Serving;
+namespace intent = api::intent;
+using api::Serving;
 
 constexpr const char* kHere = "127.0.0.1";
 constexpr int kMaxSlots = 64;

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "core/files/mapped_file.h"
 #include "core/strings/utf8.h"
-#include "ui/gl.h"
+#include "ui/widgets/gl.h"
 
 #include <GLFW/glfw3.h>
 #include <stb_truetype.h>

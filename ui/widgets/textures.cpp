@@ -1,6 +1,6 @@
 #include "ui/widgets/textures.h"
 
-#include "ui/gl.h"
+#include "ui/widgets/gl.h"
 
 #include <cstdint>
 #include <map>
@@ -13,10 +13,10 @@ struct Texture {
   GLuint name = 0;
   bool used = false; // in this frame
 };
-std::map<std::shared_ptr<const core::Pixels>, Texture> textures;
+std::map<std::shared_ptr<const api::Pixels>, Texture> textures;
 
 // With mipmaps.
-GLuint upload(const core::Pixels& pixels) {
+GLuint upload(const api::Pixels& pixels) {
   GLuint name = 0;
   gl().gen_textures(1, &name);
   gl().bind_texture(GL_TEXTURE_2D, name);
@@ -34,7 +34,7 @@ GLuint upload(const core::Pixels& pixels) {
 
 } // namespace
 
-ImTextureID texture_of(const std::shared_ptr<const core::Pixels>& pixels) {
+ImTextureID texture_of(const std::shared_ptr<const api::Pixels>& pixels) {
   Texture& texture = textures[pixels];
   if (texture.name == 0) texture.name = upload(*pixels);
   texture.used = true;

@@ -1,7 +1,7 @@
 // Textures of pictures; freed after a frame without use.
 #pragma once
 
-#include "core/view/pictures.h"
+#include "api/pictures.h"
 
 #include <imgui.h>
 
@@ -10,7 +10,7 @@
 namespace ridge::ui {
 
 // Call only during a frame.
-ImTextureID texture_of(const std::shared_ptr<const core::Pixels>& pixels);
+ImTextureID texture_of(const std::shared_ptr<const api::Pixels>& pixels);
 // Call after each frame and before closing.
 void free_unused_textures();
 

@@ -1,9 +1,9 @@
 #include "ui/widgets/widgets.h"
 
 #include "core/strings/utf8.h"
-#include "ui/markdown/text_layout.h"
 #include "ui/widgets/glyphs.h"
 #include "ui/widgets/places.h"
+#include "ui/widgets/text_layout.h"
 
 #include <fmt/format.h>
 

@@ -27,8 +27,7 @@ std::string Chat::trim(const std::string& text) {
   return first == std::string::npos ? "" : text.substr(first, last - first + 1);
 }
 
-Chat::Chat(ChatModel& model, Toolbox& toolbox, core::GenerateRequest& request, Options options,
-           InterruptFlag& interrupt)
+Chat::Chat(ChatModel& model, Toolbox& toolbox, api::GenerateRequest& request, Options options, InterruptFlag& interrupt)
     : model_(model), toolbox_(toolbox), request_(request), options_(options), interrupt_(interrupt) {}
 
 bool Chat::take(const std::string& message, bool typed) {

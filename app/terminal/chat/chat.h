@@ -24,7 +24,7 @@ class Chat {
     bool markdown = true;       // render Markdown
   };
   // All arguments must outlive it.
-  Chat(ChatModel& model, Toolbox& toolbox, core::GenerateRequest& request, Options options, InterruptFlag& interrupt);
+  Chat(ChatModel& model, Toolbox& toolbox, api::GenerateRequest& request, Options options, InterruptFlag& interrupt);
 
   // Returns false to leave the chat. Shows errors and continues. In typed text, picture paths become pictures
   // (typed_pictures.h).
@@ -59,8 +59,8 @@ class Chat {
   void show_status(const engine::Answer& answer) const;
   int64_t context_used() const;
   std::vector<Setting> settings();
-  void change_sampling(const std::function<void(core::SamplingOptions&)>& change);
-  void change_model(const std::function<void(core::ModelOptions&)>& change);
+  void change_sampling(const std::function<void(api::SamplingOptions&)>& change);
+  void change_model(const std::function<void(api::ModelOptions&)>& change);
 
   void help(const std::string&);
   void clear(const std::string&);
@@ -89,7 +89,7 @@ class Chat {
 
   ChatModel& model_;
   Toolbox& toolbox_;
-  core::GenerateRequest& request_;
+  api::GenerateRequest& request_;
   Options options_;
   InterruptFlag& interrupt_;                                      // also one that has not begun
   std::string pictures_;                                          // marks of pictures in the next message

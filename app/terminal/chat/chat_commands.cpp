@@ -14,7 +14,7 @@
 #include "core/strings/base64.h"
 #include "core/strings/closest.h"
 #include "core/strings/printable.h"
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "engine/pictures/message_pictures.h"
 #include "engine/sampling_defaults.h"
 #include "media/medium.h"
@@ -337,7 +337,7 @@ void Chat::use_model(const std::string& name) {
     return;
   }
   const std::string path = model_path(name);
-  change_model([&](core::ModelOptions& o) {
+  change_model([&](api::ModelOptions& o) {
     o.model = path;
     o.draft_model.clear(); // of the old model
     o.mmproj.clear();
@@ -389,7 +389,7 @@ void Chat::stats(const std::string&) {
   row("context", fmt::format("{} of {} tokens, {} messages", context_used(), session().context(),
                              conversation().messages().size()));
   row("seed", fmt::format("{}", model_.answerer().seed()));
-  core::SamplingOptions recommended;
+  api::SamplingOptions recommended;
   if (const auto changed = engine::take_model_defaults(recommended, model_.loaded().file, [](const std::string&) {});
       !changed.empty())
     row("sampling",

@@ -18,14 +18,14 @@
 namespace ridge::app {
 namespace {
 
-core::ModelOptions without_pictures(core::ModelOptions options) {
+api::ModelOptions without_pictures(api::ModelOptions options) {
   options.mmproj.clear();
   return options;
 }
 
 } // namespace
 
-ChatModel::ChatModel(core::ModelOptions options, core::GenerateRequest& request, const std::string& tools,
+ChatModel::ChatModel(api::ModelOptions options, api::GenerateRequest& request, const std::string& tools,
                      Toolbox& toolbox)
     : options_(std::move(options)), request_(request), toolbox_(toolbox) {
   if (!tools.empty()) tools_ = engine::read_tools(core::read_text_file(tools), tools);
@@ -40,7 +40,7 @@ ChatModel::ChatModel(core::ModelOptions options, core::GenerateRequest& request,
   conversation().set_system(request_.system);
 }
 
-void ChatModel::open(const core::ModelOptions& options, const engine::Notice& notice) {
+void ChatModel::open(const api::ModelOptions& options, const engine::Notice& notice) {
   open_.reset();
   open_ = std::make_unique<Open>(engine::open_generating(options, load_on_terminal()));
   engine::LoadedModel& loaded = open_->loaded;
@@ -68,7 +68,7 @@ void ChatModel::renew_conversation() {
   conversation().set_messages(messages, "conversation");
 }
 
-void ChatModel::open_instead(const core::ModelOptions& options, const core::ModelOptions& before,
+void ChatModel::open_instead(const api::ModelOptions& options, const api::ModelOptions& before,
                              const engine::Notice& notice) {
   const engine::Json messages = conversation().messages();
   std::exception_ptr problem;
@@ -82,13 +82,13 @@ void ChatModel::open_instead(const core::ModelOptions& options, const core::Mode
   if (problem) std::rethrow_exception(problem);
 }
 
-void ChatModel::reopen(const core::ModelOptions& options) {
+void ChatModel::reopen(const api::ModelOptions& options) {
   const bool other = options.model != options_.model;
   open_instead(without_pictures(options), without_pictures(options_), note);
   options_ = options;
   if (!other) return;
-  core::SamplingOptions& sampling = request_.sampling;
-  const core::SamplingOptions usual;
+  api::SamplingOptions& sampling = request_.sampling;
+  const api::SamplingOptions usual;
   for (const engine::SamplingSetting& setting : engine::sampling_settings())
     if (setting.name != "predict" && setting.name != "seed" &&
         std::ranges::find(sampling.chosen, setting.name) == sampling.chosen.end())
@@ -103,7 +103,7 @@ void ChatModel::renew_answerer() {
 
 void ChatModel::take_pictures() {
   if (loaded().pictures) return;
-  core::ModelOptions options = options_;
+  api::ModelOptions options = options_;
   options.mmproj = encoder_to_use(options_.mmproj, options_.model);
   if (options.mmproj.empty())
     throw Error(

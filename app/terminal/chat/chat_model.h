@@ -2,10 +2,10 @@
 // heads and the whole GPU; the first picture reopens it.
 #pragma once
 
+#include "api/requests.h"
 #include "app/mcp/toolbox.h"
-#include "core/requests.h"
-#include "engine/answer.h"
-#include "engine/conversation.h"
+#include "engine/chat/answer.h"
+#include "engine/chat/conversation.h"
 #include "engine/sequences/session.h"
 #include "text/chat/chat_template.h"
 
@@ -21,7 +21,7 @@ class ChatModel {
  public:
   // `tools`: JSON file of functions with typed results; empty: none. `toolbox`: automatic tools. Toolbox and request
   // must outlive this; unset sampling options become the model's. Throws Error.
-  ChatModel(core::ModelOptions options, core::GenerateRequest& request, const std::string& tools, Toolbox& toolbox);
+  ChatModel(api::ModelOptions options, api::GenerateRequest& request, const std::string& tools, Toolbox& toolbox);
 
   const engine::LoadedModel& loaded() const { return open_->loaded; }
   engine::Session& session() { return *open_->session; }
@@ -39,8 +39,8 @@ class ChatModel {
 
   // Reopens and evaluates the conversation again. Unset sampling options become the new model's. Throws Error and
   // changes nothing on failure.
-  void reopen(const core::ModelOptions& options);
-  const core::ModelOptions& options() const { return options_; }
+  void reopen(const api::ModelOptions& options);
+  const api::ModelOptions& options() const { return options_; }
   void renew_conversation();
   void offer_tools();
 
@@ -53,13 +53,13 @@ class ChatModel {
     std::optional<engine::Conversation> conversation;
     std::unique_ptr<engine::Answerer> answerer;
   };
-  void open(const core::ModelOptions& options, const engine::Notice& notice);
+  void open(const api::ModelOptions& options, const engine::Notice& notice);
   void make_conversation(const engine::Notice& notice);
   // Calls open(), and restores the old model if that throws. The messages stay.
-  void open_instead(const core::ModelOptions& options, const core::ModelOptions& before, const engine::Notice& notice);
+  void open_instead(const api::ModelOptions& options, const api::ModelOptions& before, const engine::Notice& notice);
 
-  core::ModelOptions options_;
-  core::GenerateRequest& request_;
+  api::ModelOptions options_;
+  api::GenerateRequest& request_;
   std::optional<engine::ToolUse> tools_;
   Toolbox& toolbox_;
   std::vector<std::string> recommended_;

@@ -43,8 +43,8 @@ std::string none_is_empty(const std::string& text) { return text == "none" ? "" 
 
 } // namespace
 
-void Chat::change_sampling(const std::function<void(core::SamplingOptions&)>& change) {
-  core::SamplingOptions changed = request_.sampling;
+void Chat::change_sampling(const std::function<void(api::SamplingOptions&)>& change) {
+  api::SamplingOptions changed = request_.sampling;
   change(changed);
   core::validate(changed.params);
   std::swap(request_.sampling, changed);
@@ -56,10 +56,10 @@ void Chat::change_sampling(const std::function<void(core::SamplingOptions&)>& ch
   }
 }
 
-void Chat::change_model(const std::function<void(core::ModelOptions&)>& change) {
+void Chat::change_model(const std::function<void(api::ModelOptions&)>& change) {
   if (!picture_files_.empty())
     throw_error("the conversation has images or audio encoded for this model; use /clear first");
-  core::ModelOptions changed = model_.options();
+  api::ModelOptions changed = model_.options();
   const std::vector<float> scales = std::exchange(request_.sampling.adapter_scales, {}); // reset to the model's own
   for (size_t i = 0; i < scales.size(); ++i) changed.adapters[i].scale = scales[i];
   try {
@@ -88,11 +88,11 @@ void Chat::lora(const std::string& what) {
     if (space == std::string::npos) throw_error("/lora {}: the scale is missing; it is {} now", number, scales[number]);
     scales[number] = static_cast<float>(number_from<double>(trim(what.substr(space)), -1000, 1000));
   } else if (!what.empty()) {
-    const std::vector<core::AdapterOption> more = engine::parse_adapters(what);
-    change_model([&](core::ModelOptions& o) { o.adapters.insert(o.adapters.end(), more.begin(), more.end()); });
+    const std::vector<api::AdapterOption> more = engine::parse_adapters(what);
+    change_model([&](api::ModelOptions& o) { o.adapters.insert(o.adapters.end(), more.begin(), more.end()); });
     return lora("");
   }
-  if (!what.empty()) change_sampling([&](core::SamplingOptions& o) { o.adapter_scales = scales; });
+  if (!what.empty()) change_sampling([&](api::SamplingOptions& o) { o.adapter_scales = scales; });
   for (size_t i = 0; i < adapters.size(); ++i)
     note(fmt::format("[{}: {}, scale {}]", i, core::printable(adapters[i].name), scales[i]));
 }
@@ -104,7 +104,7 @@ std::vector<Chat::Setting> Chat::settings() {
                    {},
                    [this, &each] { return each.get(request_.sampling); },
                    [this, &each](const std::string& text) {
-                     change_sampling([&](core::SamplingOptions& o) {
+                     change_sampling([&](api::SamplingOptions& o) {
                        each.set(o, text);
                        o.chosen.emplace_back(each.name);
                      });
@@ -112,9 +112,9 @@ std::vector<Chat::Setting> Chat::settings() {
   const auto sampling = [&](std::string_view name, std::vector<std::string> values, auto get, auto set) {
     all.push_back(
         {name, std::move(values), [this, get] { return get(request_.sampling); },
-         [this, set](const std::string& text) { change_sampling([&](core::SamplingOptions& o) { set(o, text); }); }});
+         [this, set](const std::string& text) { change_sampling([&](api::SamplingOptions& o) { set(o, text); }); }});
   };
-  using Sampling = core::SamplingOptions;
+  using Sampling = api::SamplingOptions;
   sampling(
       "stop", {"none"}, [](const Sampling& o) { return o.stop.empty() ? "none" : o.stop.front(); },
       [](Sampling& o, const std::string& text) {
@@ -149,9 +149,9 @@ std::vector<Chat::Setting> Chat::settings() {
   const auto model = [&](std::string_view name, std::vector<std::string> values, auto get, auto set) {
     all.push_back(
         {name, std::move(values), [this, get]() -> std::string { return get(model_.options()); },
-         [this, set](const std::string& text) { change_model([&](core::ModelOptions& o) { set(o, text); }); }});
+         [this, set](const std::string& text) { change_model([&](api::ModelOptions& o) { set(o, text); }); }});
   };
-  using Model = core::ModelOptions;
+  using Model = api::ModelOptions;
   model(
       "ctx-size", {}, [this](const Model&) { return fmt::format("{}", session().context()); },
       [](Model& o, const std::string& text) { o.context = number_from<int64_t>(text, 0, int64_t{1} << 31); });

@@ -1,7 +1,7 @@
 #include "app/terminal/markdown/markdown.h"
 
 #include "app/terminal/markdown/styled_text.h"
-#include "app/terminal/word_wrap.h"
+#include "app/terminal/markdown/word_wrap.h"
 #include "core/strings/utf8.h"
 #include "text/markdown/events.h"
 #include "text/markdown/hidden_formulas.h"

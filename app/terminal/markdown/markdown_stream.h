@@ -1,7 +1,7 @@
 // Streams Markdown; redraws an unfinished block in place.
 #pragma once
 
-#include "app/terminal/word_wrap.h"
+#include "app/terminal/markdown/word_wrap.h"
 
 #include <string>
 #include <string_view>

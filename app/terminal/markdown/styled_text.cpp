@@ -1,6 +1,6 @@
 #include "app/terminal/markdown/styled_text.h"
 
-#include "app/terminal/word_wrap.h"
+#include "app/terminal/markdown/word_wrap.h"
 #include "core/strings/utf8.h"
 
 #include <algorithm>

@@ -97,6 +97,18 @@ void read_messages(StoredConversation& c, const Json& json, const std::string& l
   c.end = end;
 }
 
+std::vector<api::AdapterRow> read_adapters(const Json& list, const std::string& label) {
+  std::vector<api::AdapterRow> rows;
+  if (!list.is_array()) throw_error("{}: \"adapters\" is not a list", label);
+  for (const Json& one : list) {
+    if (!one.is_object() || !one.value("file", Json()).is_string() || !one.value("scale", Json()).is_number() ||
+        !one.value("on", Json()).is_boolean())
+      throw_error("{}: expected an adapter's \"file\", \"scale\" and \"on\"", label);
+    rows.push_back({"", one["file"], std::clamp(one["scale"].get<float>(), -1000.0f, 1000.0f), one["on"]});
+  }
+  return rows;
+}
+
 StoredConversation parse(const std::string& text, const std::string& label) {
   const Json json = core::parse_json(text, label, {.exact_numbers = true});
   if (!json.is_object() || !json.contains("messages")) throw_error("{}: expected an object with \"messages\"", label);
@@ -111,6 +123,7 @@ StoredConversation parse(const std::string& text, const std::string& label) {
   c.named = json.contains("named") && json["named"] == true;
   if (!json["messages"].is_array()) throw_error("{}: \"messages\" is not a list", label);
   read_messages(c, json, label);
+  if (json.contains("adapters")) c.adapters = read_adapters(json["adapters"], label);
   return c;
 }
 
@@ -139,7 +152,7 @@ Json with_versions(const StoredConversation& c, Json messages) {
 
 } // namespace
 
-std::string title_of(const core::ChatMessage& question) {
+std::string title_of(const api::ChatMessage& question) {
   const bool blank = question.text.find_first_not_of(" \n\t") == std::string::npos;
   const std::string& text = blank && !question.pictures.empty() ? question.pictures[0]->name : question.text;
   const size_t start = std::min(text.find_first_not_of(" \n\t"), text.size());
@@ -251,6 +264,11 @@ void ConversationStore::save(std::string id) {
     content = kept_content(content.get<std::string>(), pictures, picture_folder(c.id));
   }
   Json json = {{"title", c.title}, {"named", c.named}, {"changed_ms", c.changed_ms}, {"system", c.system}};
+  if (c.adapters) {
+    json["adapters"] = Json::array();
+    for (const api::AdapterRow& row : *c.adapters)
+      json["adapters"].push_back({{"file", row.path}, {"scale", row.scale}, {"on", row.on}});
+  }
   json.update(with_versions(c, std::move(messages)));
   // Models may write invalid UTF-8.
   const std::string text = text::json_text(json, 1) + "\n";

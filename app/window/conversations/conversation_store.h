@@ -2,9 +2,9 @@
 // separate files. The store never overwrites unreadable files or changes of another window.
 #pragma once
 
+#include "api/snapshot.h"
 #include "app/window/conversations/kept_pictures.h"
-#include "core/view/snapshot.h"
-#include "engine/conversation.h"
+#include "engine/chat/conversation.h"
 
 #include <optional>
 #include <string>
@@ -18,7 +18,8 @@ struct StoredConversation {
   std::string id; // file name without .json
   std::string title;
   std::string system;
-  Json messages = Json::array(); // without the system message; contents are texts
+  std::optional<std::vector<api::AdapterRow>> adapters; // without names; nothing: unknown
+  Json messages = Json::array();                        // without the system message; contents are texts
   // The parent of each message: an earlier index or -1. Empty: each follows the previous one.
   std::vector<int> parents;
   int end = -1;               // last shown message, if there are parents
@@ -68,6 +69,6 @@ class ConversationStore {
 };
 
 // About 40 characters of the question, or a picture's name if it has no text.
-std::string title_of(const core::ChatMessage& question);
+std::string title_of(const api::ChatMessage& question);
 
 } // namespace ridge::app

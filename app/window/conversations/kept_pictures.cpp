@@ -6,7 +6,7 @@
 #include "core/files/read_file.h"
 #include "core/files/sha256.h"
 #include "core/strings/printable.h"
-#include "media/picture.h"
+#include "media/pictures/picture.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -30,10 +30,10 @@ std::string text_member(const Json& object, const char* name) {
   return at != object.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
-core::MessagePicture picture_of(const Json& part, const std::string& place) {
+api::MessagePicture picture_of(const Json& part, const std::string& place) {
   const auto link = part.find("image_url");
   const std::string url = link != part.end() && link->is_object() ? text_member(*link, "url") : "";
-  core::MessagePicture picture;
+  api::MessagePicture picture;
   picture.key = url.substr(url.rfind('/') + 1);
   if (!is_key(picture.key)) throw_error("{}: expected an image or audio file of this folder's conversations", place);
   picture.name = core::printable(text_member(part, "name"));
@@ -64,7 +64,7 @@ KeptContent read_kept_content(const Json& content, const std::string& place) {
     if (type == "text")
       kept.text += text_member(part, "text");
     else if (type == "image_url")
-      kept.pictures.push_back(std::make_shared<core::MessagePicture>(picture_of(part, place)));
+      kept.pictures.push_back(std::make_shared<api::MessagePicture>(picture_of(part, place)));
     else
       throw_error("{}: expected a string or a list of texts and images", place);
     if (kept.pictures.size() > kMaxPicturesOfMessage)
@@ -73,7 +73,7 @@ KeptContent read_kept_content(const Json& content, const std::string& place) {
   return kept;
 }
 
-Json kept_content(const std::string& text, const core::MessagePictures& pictures, const std::string& folder) {
+Json kept_content(const std::string& text, const api::MessagePictures& pictures, const std::string& folder) {
   if (pictures.empty()) return text;
   Json parts = Json::array();
   for (const auto& picture : pictures)
@@ -95,7 +95,7 @@ void read_picture_files(const std::string& folder, PicturesByMessage& pictures) 
         at->second = read_picture_file(folder + "/" + picture->key, picture->key, std::min(left, kMax));
         if (at->second) left -= at->second->size();
       }
-      picture = std::make_shared<core::MessagePicture>(picture->key, picture->name, at->second);
+      picture = std::make_shared<api::MessagePicture>(picture->key, picture->name, at->second);
     }
 }
 
@@ -112,7 +112,7 @@ void write_picture_files(const std::string& folder, PicturesByMessage& pictures)
         file.write(std::as_bytes(std::span(*picture->file)));
         file.commit();
       }
-      picture = std::make_shared<core::MessagePicture>(picture->key, picture->name, nullptr);
+      picture = std::make_shared<api::MessagePicture>(picture->key, picture->name, nullptr);
     }
 }
 

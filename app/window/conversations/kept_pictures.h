@@ -2,8 +2,8 @@
 // them as in other programs, which may have changed both.
 #pragma once
 
-#include "core/view/pictures.h"
-#include "engine/conversation.h"
+#include "api/pictures.h"
+#include "engine/chat/conversation.h"
 
 #include <cstddef>
 #include <map>
@@ -15,18 +15,18 @@ namespace ridge::app {
 inline constexpr size_t kMaxPicturesOfMessage = 16;
 inline constexpr size_t kMaxPictureBytes = size_t{256} << 20; // per conversation
 
-using PicturesByMessage = std::map<size_t, core::MessagePictures>; // by message number
+using PicturesByMessage = std::map<size_t, api::MessagePictures>; // by message number
 
 // A message's content without the bytes of its pictures.
 struct KeptContent {
   std::string text;
-  core::MessagePictures pictures;
+  api::MessagePictures pictures;
 };
 // Parses "content". Throws Error, beginning with `place`, unless it is a text or a list of texts and at most
 // kMaxPicturesOfMessage pictures in such a folder.
 KeptContent read_kept_content(const engine::Json& content, const std::string& place);
 // The inverse. The folder is beside the conversation's file.
-engine::Json kept_content(const std::string& text, const core::MessagePictures& pictures, const std::string& folder);
+engine::Json kept_content(const std::string& text, const api::MessagePictures& pictures, const std::string& folder);
 
 // Reads existing, unchanged files up to the total limit.
 void read_picture_files(const std::string& folder, PicturesByMessage& pictures);

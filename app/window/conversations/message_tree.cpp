@@ -5,7 +5,7 @@
 
 namespace ridge::app {
 
-void MessageTree::add(core::ChatMessage shown, Json sent) {
+void MessageTree::add(api::ChatMessage shown, Json sent) {
   add_node(path_.empty() ? -1 : path_.back(), std::move(shown), std::move(sent));
   go_to(static_cast<int>(nodes_.size()) - 1);
 }
@@ -37,8 +37,8 @@ bool MessageTree::select_version(size_t message, int version) {
   return true;
 }
 
-std::vector<core::ChatMessage> MessageTree::shown() const {
-  std::vector<core::ChatMessage> messages;
+std::vector<api::ChatMessage> MessageTree::shown() const {
+  std::vector<api::ChatMessage> messages;
   for (size_t i = 0; i < path_.size(); ++i) {
     const std::vector<int> versions = versions_of(i);
     messages.push_back(at(i).shown);
@@ -54,7 +54,7 @@ Json MessageTree::sent() const {
   return messages;
 }
 
-void MessageTree::add_node(int parent, core::ChatMessage shown, Json sent) {
+void MessageTree::add_node(int parent, api::ChatMessage shown, Json sent) {
   nodes_.push_back({parent, std::move(shown), std::move(sent)});
   if (parent >= 0) nodes_[static_cast<size_t>(parent)].last_child = static_cast<int>(nodes_.size()) - 1;
 }

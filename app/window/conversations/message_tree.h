@@ -1,8 +1,8 @@
 // All versions of a conversation's messages as a tree, with the shown path. Editing or regenerating adds a branch.
 #pragma once
 
-#include "core/view/snapshot.h"
-#include "engine/conversation.h"
+#include "api/snapshot.h"
+#include "engine/chat/conversation.h"
 
 #include <cstddef>
 #include <vector>
@@ -15,7 +15,7 @@ class MessageTree {
  public:
   struct Node {
     int parent; // -1: none
-    core::ChatMessage shown;
+    api::ChatMessage shown;
     Json sent;           // the model's form, without pictures
     int last_child = -1; // last child on the path
   };
@@ -25,18 +25,18 @@ class MessageTree {
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<int>& path() const { return path_; }
 
-  void add(core::ChatMessage shown, Json sent); // appends to the path
-  void cut(size_t length);                      // later messages leave the path
+  void add(api::ChatMessage shown, Json sent); // appends to the path
+  void cut(size_t length);                     // later messages leave the path
   void replace(size_t message, const std::string& text);
   void forget_choices(); // call when the vocabulary changes
   // Shows another version of a message; the path then follows last_child. Returns false if there is no such version.
   bool select_version(size_t message, int version);
   // The path's messages with their version numbers.
-  std::vector<core::ChatMessage> shown() const;
+  std::vector<api::ChatMessage> shown() const;
   Json sent() const;
 
   // `parent`: -1 for a root. Does not change the path.
-  void add_node(int parent, core::ChatMessage shown, Json sent);
+  void add_node(int parent, api::ChatMessage shown, Json sent);
   void go_to(int node); // the path then ends at it
 
  private:

@@ -2,9 +2,9 @@
 // class.
 #pragma once
 
-#include "convert/import/config.h"
+#include "convert/import/config/config.h"
 #include "gguf/metadata.h"
-#include "models/checkpoint.h"
+#include "models/checkpoints/checkpoint.h"
 #include "models/vision/projector.h"
 
 #include <array>

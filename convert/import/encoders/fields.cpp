@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/strings/printable.h"
-#include "models/hparams.h"
+#include "models/file/hparams.h"
 
 #include <algorithm>
 #include <array>

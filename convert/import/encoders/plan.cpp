@@ -77,7 +77,7 @@ void EncoderPlan::add_table_row(const std::string& table, int64_t token) {
   if (!rows || rows->shape.size() != 2 || token >= rows->shape[0])
     throw_error("tensor {}: has no row {} for {}", table, token, family_.table_row);
   Matrix row = pick_rows(plain_matrix(*rows, 0, rows->shape[0], rows->shape[1]), {token});
-  outputs.push_back(vector_output({transposed(std::move(row), table)}, "v.token_embd.img_break", {rows->shape[1]}));
+  outputs.push_back(vector_output({transposed(std::move(row))}, "v.token_embd.img_break", {rows->shape[1]}));
 }
 
 void EncoderPlan::add_rules(const std::string& from, const std::string& to, std::span<const EncoderRule> rules) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "convert/import/encoders/family.h"
-#include "convert/import/output.h"
+#include "convert/import/matrices/output.h"
 
 #include <optional>
 #include <set>

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "core/half.h"
 #include "core/json/parse.h"
-#include "models/planar.h"
+#include "models/file/planar.h"
 
 #include <algorithm>
 #include <array>

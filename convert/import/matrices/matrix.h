@@ -2,7 +2,7 @@
 // with scales per column group.
 #pragma once
 
-#include "convert/import/config.h"
+#include "convert/import/config/config.h"
 #include "gguf/safetensors.h"
 
 #include <cstdint>

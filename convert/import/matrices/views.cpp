@@ -1,6 +1,9 @@
 #include "convert/import/matrices/views.h"
 
 #include "core/error.h"
+#include "core/half.h"
+#include "quant/formats/mxfp4.h"
+#include "quant/formats/level_tables.h"
 
 #include <algorithm>
 #include <cmath>
@@ -68,6 +71,26 @@ Matrix plain_matrix(const gguf::SafeTensor& tensor, int64_t first, int64_t rows,
   return matrix;
 }
 
+Matrix stacked(std::vector<Matrix> matrices) {
+  Matrix whole{.cols = matrices.front().cols, .dtype = matrices.front().dtype};
+  std::vector<int64_t> ends;
+  for (const Matrix& matrix : matrices) {
+    ends.push_back(whole.rows += matrix.rows);
+    whole.parts.insert(whole.parts.end(), matrix.parts.begin(), matrix.parts.end());
+  }
+  whole.floats = [all = std::make_shared<const std::vector<Matrix>>(std::move(matrices)),
+                  ends](int64_t first, int64_t count, float* out) {
+    for (size_t i = std::ranges::upper_bound(ends, first) - ends.begin(); count > 0; ++i) {
+      const int64_t begin = ends[i] - (*all)[i].rows, taken = std::min(count, ends[i] - first);
+      (*all)[i].floats(first - begin, taken, out);
+      first += taken;
+      count -= taken;
+      out += taken * (*all)[i].cols;
+    }
+  };
+  return whole;
+}
+
 Matrix pick_rows(Matrix matrix, std::vector<int64_t> source) {
   const auto shared = std::make_shared<const std::vector<int64_t>>(std::move(source));
   const int64_t groups = matrix.scheme == Scheme::plain ? 0 : matrix.groups();
@@ -103,8 +126,39 @@ Matrix pick_cols(Matrix matrix, std::vector<int64_t> source, std::string_view na
   return matrix;
 }
 
-Matrix transposed(Matrix matrix, std::string_view name) {
-  require_plain(matrix, name, "is stored transposed");
+Matrix unpacked(Matrix matrix) {
+  if (matrix.scheme == Scheme::plain) return matrix;
+  Matrix plain{.rows = matrix.rows, .cols = matrix.cols, .dtype = gguf::Dtype::F16, .parts = matrix.parts};
+  plain.floats = [packed = std::move(matrix)](int64_t first, int64_t count, float* out) {
+    const int64_t cols = packed.cols, groups = packed.groups();
+    std::vector<uint8_t> codes(count * cols), bytes(packed.scale_bytes ? count * groups : 0);
+    std::vector<float> scales(packed.scales ? count * groups : 0);
+    std::vector<int16_t> zeros(count * groups, static_cast<int16_t>(packed.bits > 0 ? 1 << (packed.bits - 1) : 0));
+    packed.codes(first, count, codes.data());
+    if (packed.scales) packed.scales(first, count, scales.data());
+    if (packed.scale_bytes) packed.scale_bytes(first, count, bytes.data());
+    if (packed.zeros) packed.zeros(first, count, zeros.data());
+    for (int64_t i = 0; i < count * cols; ++i) {
+      const int64_t row = i / cols, col = i % cols, group = row * groups + col / packed.group;
+      float number = 0;
+      switch (packed.scheme) {
+      case Scheme::affine: number = scales[group] * static_cast<float>(codes[i] - zeros[group]); break;
+      case Scheme::nf4: number = scales[group] * quant::kNf4Levels[codes[i]]; break;
+      case Scheme::fp4: number = scales[group] * quant::kFp4Levels[codes[i]]; break;
+      case Scheme::fp8_e4m3: number = scales[group] * core::f32_from_e4m3(codes[i]); break;
+      case Scheme::mxfp4:
+        number = std::ldexp(static_cast<float>(quant::doubled_e2m1(codes[i])), bytes[group] - 128);
+        break;
+      default: number = core::f32_from_e4m3(bytes[group]) * quant::doubled_e2m1(codes[i]) / 2 * packed.matrix_scale;
+      }
+      out[row * cols + (packed.order.empty() ? col : packed.order[col])] = number;
+    }
+  };
+  return plain;
+}
+
+Matrix transposed(Matrix matrix) {
+  matrix = unpacked(std::move(matrix));
   std::swap(matrix.rows, matrix.cols);
   matrix.floats = [read = std::move(matrix.floats), rows = matrix.rows, cols = matrix.cols](int64_t first,
                                                                                             int64_t count, float* out) {

@@ -1,6 +1,6 @@
 #include "convert/import/tokenizers/tokenizer.h"
 
-#include "convert/import/generation.h"
+#include "convert/import/config/generation.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
 

@@ -1,7 +1,7 @@
 // Reads tokenizer.json or tokenizer.model and writes the tokenizer.* keys of GGUF.
 #pragma once
 
-#include "convert/import/json_file.h"
+#include "convert/import/config/json_file.h"
 #include "gguf/metadata.h"
 #include "text/tokenizer/token_vocabulary.h"
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/error.h"
+#include "core/executor.h"
 #include "core/parallel/processes/connection.h"
 
 #include <cstdint>
@@ -10,7 +11,8 @@
 namespace ridge::core {
 
 enum class Command : uint8_t {
-  forward,
+  submit,
+  wait,
   copy_cache,
   mark_state,
   restore_mark,
@@ -19,15 +21,15 @@ enum class Command : uint8_t {
   save_blocks,
   load_blocks,
   set_adapters,
-  start_decoding,
-  next_token,
-  decode_guesses,
-  chosen_tokens,
   time_decode,
   profile,
-  choose,
   result_rows
 };
+
+// Whether a rank that got a batch also waits for the oldest one, so that a step is one command.
+inline bool waits_at_once(const Batch& batch, Chain chain) {
+  return chain == Chain::none || (chain == Chain::resume && batch.tokens[0] == kChosenToken);
+}
 
 template <typename T>
 std::vector<T> receive_list(Connection& from) {

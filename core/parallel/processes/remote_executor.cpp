@@ -62,10 +62,26 @@ class RemoteExecutor final : public Executor {
   }
   ~RemoteExecutor() override { commands_->close(); }
 
-  void forward(const Batch& batch) override {
-    run(Message(Command::forward).add_batch(batch));
+  void submit(const Batch& batch, const Choosing& choosing) override {
+    Message message(Command::submit);
+    message.add_batch(batch).add(choosing.chain).add(choosing.guesses);
+    message.add(static_cast<uint64_t>(choosing.samplers.size()));
+    for (const Sampler* sampler : choosing.samplers) {
+      message.add(static_cast<uint8_t>(sampler != nullptr));
+      if (sampler) add_sampler(message, *sampler);
+    }
+    run(message);
     logits_.clear();
     outputs_ = std::ssize(batch.outputs);
+    chosen_.resize(choosing.chain == Chain::none ? choosing.samplers.size() : 0);
+    commands_->receive_values(std::span(chosen_));
+    waits_ = choosing.chain != Chain::none && !waits_at_once(batch, choosing.chain);
+  }
+  // The tokens of a chain are the first rank's.
+  std::span<const int32_t> wait() override {
+    if (waits_) run(Message(Command::wait));
+    waits_ = true;
+    return chosen_;
   }
   std::span<const float> logits(int64_t i) override {
     if (i < 0 || i >= outputs_) throw std::logic_error("logits that the last forward() was not asked for");
@@ -80,35 +96,7 @@ class RemoteExecutor final : public Executor {
   }
 
   bool can_choose(const SamplerParams&) const override { return facts_.can_choose; }
-  std::span<const int32_t> choose(std::span<const Sampler* const> samplers) override {
-    Message message(Command::choose);
-    message.add(static_cast<uint64_t>(samplers.size()));
-    for (const Sampler* sampler : samplers) {
-      message.add(static_cast<uint8_t>(sampler != nullptr));
-      if (sampler) add_sampler(message, *sampler);
-    }
-    run(message);
-    chosen_.resize(samplers.size());
-    commands_->receive_values(std::span(chosen_));
-    return chosen_;
-  }
-  bool start_decoding(const Sampler& sampler, int32_t position, int32_t stream) override {
-    Message message(Command::start_decoding);
-    add_sampler(message.add(position).add(stream), sampler);
-    run(message);
-    return true;
-  }
-  int32_t next_token(bool ahead) override {
-    run(Message(Command::next_token).add(ahead));
-    return 0; // the first rank's counts
-  }
-  void decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) override {
-    run(Message(Command::decode_guesses).add(guesses).add(position).add_list(tokens));
-  }
-  std::span<const int32_t> chosen_tokens() override {
-    run(Message(Command::chosen_tokens));
-    return {};
-  }
+  bool can_chain(const SamplerParams&) const override { return facts_.can_choose; }
 
   int64_t saved_floats() const override { return facts_.saved_floats; }
   void save_state(int32_t stream, std::span<float> state, int64_t position) override {
@@ -171,6 +159,7 @@ class RemoteExecutor final : public Executor {
   int64_t outputs_ = 0;
   std::vector<float> logits_; // of all outputs, once asked for
   std::vector<int32_t> chosen_;
+  bool waits_ = false; // the rank has not waited for its oldest batch
 };
 
 } // namespace

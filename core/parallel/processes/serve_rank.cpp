@@ -47,7 +47,7 @@ Sampler receive_sampler(Connection& from) {
   return sampler;
 }
 
-// The first `count` of the last forward().
+// The first `count` of the last batch.
 std::vector<float> result_rows(Executor& executor, int64_t count) {
   const int64_t most = std::max(executor.config().max_batch, executor.config().max_outputs);
   if (count < 1 || count > most) throw_error("rank 0 requested {} rows", count);
@@ -81,11 +81,29 @@ void run_command(Executor& executor, Connection& from) {
     }
   };
   switch (command) {
-  case Command::forward: {
+  case Command::submit: {
     const ReceivedBatch batch(from);
-    run([&] { executor.forward(batch.view()); });
+    const auto chain = from.receive_value<Chain>();
+    const auto guesses = from.receive_value<int64_t>();
+    const auto count = from.receive_value<uint64_t>();
+    if (count > static_cast<uint64_t>(executor.config().max_outputs)) throw_error("rank 0 chooses {} tokens", count);
+    if (chain > Chain::resume || batch.tokens.empty()) throw_error("rank 0 sent an unknown batch");
+    std::vector<std::optional<Sampler>> samplers;
+    std::vector<const Sampler*> all;
+    for (uint64_t i = 0; i < count; ++i)
+      samplers.push_back(from.receive_value<uint8_t>() != 0 ? std::optional(receive_sampler(from)) : std::nullopt);
+    for (const std::optional<Sampler>& sampler : samplers) all.push_back(sampler ? &*sampler : nullptr);
+    run([&] {
+      executor.submit(batch.view(), {all, chain, guesses});
+      if (!waits_at_once(batch.view(), chain)) return;
+      const std::span<const int32_t> tokens = executor.wait();
+      if (chain != Chain::none) return;
+      chosen.assign(tokens.begin(), tokens.end());
+      chosen.resize(count);
+    });
     break;
   }
+  case Command::wait: run([&] { executor.wait(); }); break;
   case Command::profile: {
     const auto repetitions = from.receive_value<int>();
     const ReceivedBatch batch(from);
@@ -103,40 +121,6 @@ void run_command(Executor& executor, Connection& from) {
     run([&] { rows = result_rows(executor, count); });
     break;
   }
-  case Command::choose: {
-    const auto count = from.receive_value<uint64_t>();
-    if (count > static_cast<uint64_t>(executor.config().max_outputs)) throw_error("rank 0 chooses {} tokens", count);
-    std::vector<std::optional<Sampler>> samplers;
-    std::vector<const Sampler*> all;
-    for (uint64_t i = 0; i < count; ++i)
-      samplers.push_back(from.receive_value<uint8_t>() != 0 ? std::optional(receive_sampler(from)) : std::nullopt);
-    for (const std::optional<Sampler>& sampler : samplers) all.push_back(sampler ? &*sampler : nullptr);
-    run([&] {
-      const std::span<const int32_t> tokens = executor.choose(all);
-      chosen.assign(tokens.begin(), tokens.end());
-      chosen.resize(count);
-    });
-    break;
-  }
-  case Command::start_decoding: {
-    const auto position = from.receive_value<int32_t>(), stream = from.receive_value<int32_t>();
-    const Sampler sampler = receive_sampler(from);
-    run([&] { executor.start_decoding(sampler, position, stream); });
-    break;
-  }
-  case Command::next_token: {
-    const bool ahead = from.receive_value<uint8_t>() != 0;
-    run([&] { executor.next_token(ahead); });
-    break;
-  }
-  case Command::decode_guesses: {
-    const auto guesses = from.receive_value<int64_t>();
-    const auto position = from.receive_value<int32_t>();
-    const auto tokens = receive_list<int32_t>(from);
-    run([&] { executor.decode_guesses(tokens, guesses, position); });
-    break;
-  }
-  case Command::chosen_tokens: run([&] { executor.chosen_tokens(); }); break;
   case Command::copy_cache: {
     const auto source = from.receive_value<int32_t>(), to = from.receive_value<int32_t>();
     const auto tokens = from.receive_value<int64_t>();
@@ -182,7 +166,7 @@ void run_command(Executor& executor, Connection& from) {
   if (!problem.empty()) return;
   if (command == Command::save_state) from.send_values(std::span<const float>(state));
   if (command == Command::save_blocks) from.send(bytes);
-  if (command == Command::choose) from.send_values(std::span<const int32_t>(chosen));
+  if (command == Command::submit) from.send_values(std::span<const int32_t>(chosen));
   if (command == Command::result_rows) {
     from.send_value(static_cast<uint64_t>(rows.size()));
     from.send_values(std::span<const float>(rows));

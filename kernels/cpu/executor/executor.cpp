@@ -1,14 +1,13 @@
 #include "kernels/cpu/executor/executor.h"
 
-#include "core/cache/rings.h"
 #include "core/parallel/communicator.h"
+#include "core/rings.h"
 #include "kernels/cpu/executor/lowering.h"
 #include "kernels/cpu/executor/threads.h"
 #include "kernels/cpu/formats/byte_dots.h"
 #include "kernels/cpu/formats/targets.h"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -35,13 +34,15 @@ class CpuExecutor final : public core::Executor {
       std::ranges::copy(core::usual_adapters(program.adapters), std::back_inserter(lowering_.batch().adapters));
   }
 
-  void forward(const core::Batch& batch) override {
+  void submit(const core::Batch& batch, const core::Choosing& choosing) override {
+    if (!choosing.samplers.empty() || choosing.chain != core::Chain::none) unsupported("choice of tokens");
     core::check_batch(program_, config_, batch);
     positions_.advance(batch);
     load(batch);
     lowering_.run();
     if (config_.communicator) config_.communicator->check();
   }
+  std::span<const int32_t> wait() override { return {}; }
 
   std::span<const float> logits(int64_t i) override {
     if (i < 0 || i >= lowering_.batch().rows(program_.values[program_.result()].gathered))
@@ -188,8 +189,7 @@ namespace {
 int threads_of(const core::Program& program, const core::ExecutorConfig& config) {
   core::validate(program);
   core::check_config(program, config);
-  const int wanted = config.threads > 0 ? config.threads : default_threads();
-  return std::min(wanted, omp_get_thread_limit());
+  return config.threads > 0 ? config.threads : default_threads();
 }
 
 } // namespace

@@ -1,7 +1,7 @@
 // Keys and values in the layout of kernels.h.
 #pragma once
 
-#include "core/cache/rings.h"
+#include "core/rings.h"
 #include "kernels/cpu/executor/memory.h"
 #include "kernels/cpu/formats/kernels.h"
 

@@ -1,13 +1,17 @@
 // A forward pass: a list of steps of independent items.
 //
-// Threads take items from each step's counter, so a delayed thread takes fewer. A barrier precedes a step only if it
-// conflicts with reads or writes since the last barrier: the q, k and v projections run without one.
+// Threads take items from each step's counter, so a delayed thread takes fewer. A phase is a run of steps without
+// conflicts: the q, k and v projections are one. It begins when all items of the phase before are done, whichever
+// threads did them.
 #pragma once
+
+#include "kernels/cpu/executor/helpers.h"
 
 #include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <set>
 #include <vector>
 
@@ -17,10 +21,11 @@ class Schedule {
  public:
   using Resource = int64_t;
 
-  // Every thread calls `items` after the barrier. `run` must not throw.
+  // A step waits for those before it that write what it reads or writes, or read what it writes. Threads may call
+  // `items` at any time from then to the pass's end. `run` must not throw.
   void add(const std::set<Resource>& reads, const std::set<Resource>& writes, std::function<int64_t()> items,
            std::function<void(int64_t item, int thread)> run);
-  // With `seconds` (per step), threads meet after each step and its time is added.
+  // The calling thread is thread 0. With `seconds` (per step), each step is a phase and its time is added.
   void run(int threads, std::vector<double>* seconds = nullptr);
 
   void set_label(int32_t label) { label_ = label; }
@@ -29,18 +34,31 @@ class Schedule {
 
  private:
   struct Step {
-    bool barrier;
+    bool conflicts; // with the phase before
     int32_t label;
     std::function<int64_t()> items;
     std::function<void(int64_t, int)> run;
-    std::atomic<int64_t> next{0};
+    std::atomic<int64_t> next{0}, done{0};
 
-    Step(bool barrier, int32_t label, std::function<int64_t()> items, std::function<void(int64_t, int)> run)
-        : barrier(barrier), label(label), items(std::move(items)), run(std::move(run)) {}
+    Step(bool conflicts, int32_t label, std::function<int64_t()> items, std::function<void(int64_t, int)> run)
+        : conflicts(conflicts), label(label), items(std::move(items)), run(std::move(run)) {}
   };
+  struct Phase {
+    size_t first, last;
+    std::atomic<int64_t> undone; // steps
+
+    Phase(size_t first, size_t last) : first(first), last(last), undone(last - first) {}
+  };
+
+  void make_phases(bool single_steps);
+  void work(uint32_t phase, int thread);
+
   std::deque<Step> steps_;
-  std::set<Resource> read_, written_; // since the last barrier
+  std::set<Resource> read_, written_; // in the last phase
   int32_t label_ = -1;
+  std::deque<Phase> phases_; // of the current pass
+  alignas(64) std::atomic<uint32_t> phase_{0};
+  std::unique_ptr<Helpers> helpers_; // last: its threads use the rest
 };
 
 } // namespace ridge::kernels::cpu

@@ -1,16 +1,54 @@
 #include "kernels/cpu/executor/threads.h"
 
+#include <fmt/format.h>
+
 #include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 
 namespace ridge::kernels::cpu {
 namespace {
+
+constexpr int kMaxProcessors = 1 << 20;
+
+// A list of the kernel's, such as "0-3,8"; empty if damaged.
+std::set<int> parse_list(const std::string& file) {
+  std::string text;
+  std::getline(std::ifstream(file), text);
+  std::set<int> numbers;
+  const char *at = text.data(), *end = at + text.size();
+  const auto number = [&](int& value) {
+    const auto [after, error] = std::from_chars(at, end, value);
+    at = after;
+    return error == std::errc() && value >= 0 && value < kMaxProcessors;
+  };
+  for (;; ++at) {
+    int first = 0;
+    if (!number(first)) return {};
+    int last = first;
+    if (at < end && *at == '-' && (++at, !number(last))) return {};
+    for (int i = first; i <= last; ++i) numbers.insert(i);
+    if (at == end) return numbers;
+    if (*at != ',') return {};
+  }
+}
+
+// Relative to those of other processors; 0: unknown.
+double speed_of(const std::string& folder) {
+  for (const char* file : {"/cpu_capacity", "/cpufreq/cpuinfo_max_freq"}) {
+    double speed = 0;
+    if (std::ifstream(folder + file) >> speed && speed > 0) return speed;
+  }
+  return 0;
+}
 
 // In processors; 0: none.
 double quota_of(const std::string& folder) {
@@ -50,36 +88,79 @@ double limit_of_groups(const std::string& root) {
   return least;
 }
 
-std::vector<int> usable_processors() {
-  cpu_set_t set;
-  std::vector<int> usable;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0)
-    for (int i = 0; i < CPU_SETSIZE; ++i)
-      if (CPU_ISSET(i, &set)) usable.push_back(i);
-  if (usable.empty()) usable.push_back(0);
-  return usable;
+int rounded(double limit, int most) {
+  return limit > 0 ? static_cast<int>(std::lround(std::clamp(limit, 1.0, static_cast<double>(most)))) : most;
 }
 
 } // namespace
 
-int Processors::threads() const {
-  return limit > 0 ? std::clamp(static_cast<int>(std::lround(limit)), 1, cores) : cores;
+int Processors::threads() const { return rounded(limit, cores - left_out); }
+int Processors::worker_threads() const { return rounded(limit, usable); }
+
+std::string Processors::description() const {
+  const auto count = [](int n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
+  std::string text = fmt::format("{}: ", threads());
+  if (threads() < cores - left_out)
+    text += fmt::format("a control group limits the CPU time to {:.3g} processors, of {}", limit, count(cores, "core"));
+  else
+    text += fmt::format("one per usable core, {} in total", count(usable, "processor"));
+  if (slower > left_out)
+    text += fmt::format("; {} fast and {} slower, work is split by their speed", count(cores - slower, "core"),
+                        slower - left_out);
+  if (left_out > 0) text += fmt::format("; {} left out, slower than half of the fastest", count(left_out, "core"));
+  if (nodes > 1) text += fmt::format("; {} memory nodes (numactl --interleave=all spreads a model over them)", nodes);
+  return text;
+}
+
+// A set of 1024 is too small for some kernels.
+std::vector<int> usable_processors() {
+  std::vector<int> usable;
+  for (int count = 1024; count <= kMaxProcessors; count *= 2) {
+    cpu_set_t* set = CPU_ALLOC(count);
+    const size_t bytes = CPU_ALLOC_SIZE(count);
+    const bool known = set && ::sched_getaffinity(0, bytes, set) == 0;
+    const bool too_small = !known && errno == EINVAL;
+    for (int i = 0; known && i < count; ++i)
+      if (CPU_ISSET_S(i, bytes, set)) usable.push_back(i);
+    CPU_FREE(set);
+    if (!too_small) break;
+  }
+  if (usable.empty()) usable.push_back(0);
+  return usable;
 }
 
 Processors find_processors(const std::vector<int>& usable, const std::string& root) {
-  std::set<std::string> cores, capacities;
+  struct Core {
+    double speed = 0;
+    bool atom = false;
+  };
+  const std::set<int> atoms = parse_list(root + "/sys/devices/cpu_atom/cpus"); // Intel's efficiency cores
+  std::map<int, Core> cores;                                                   // by the first of the siblings
+  std::set<std::string> nodes;
+  double fastest = 0;
   for (const int processor : usable) {
-    const std::string number = std::to_string(processor), folder = root + "/sys/devices/system/cpu/cpu" + number;
-    std::string siblings, capacity;
-    std::getline(std::ifstream(folder + "/topology/thread_siblings_list"), siblings);
-    cores.insert(siblings.empty() ? number : siblings);
-    std::getline(std::ifstream(folder + "/cpu_capacity"), capacity); // arm64
-    capacities.insert(capacity);
+    const std::string folder = fmt::format("{}/sys/devices/system/cpu/cpu{}", root, processor);
+    const std::set<int> siblings = parse_list(folder + "/topology/thread_siblings_list");
+    const double speed = speed_of(folder);
+    cores[siblings.contains(processor) ? *siblings.begin() : processor] = {speed, atoms.contains(processor)};
+    fastest = std::max(fastest, speed);
+    std::error_code unreadable;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, unreadable))
+      if (const std::string name = entry.path().filename(); name.starts_with("node")) nodes.insert(name);
   }
-  return {.usable = static_cast<int>(usable.size()),
-          .cores = static_cast<int>(cores.size()),
-          .limit = limit_of_groups(root),
-          .hybrid = capacities.size() > 1 || std::filesystem::exists(root + "/sys/devices/cpu_atom")};
+  Processors found{.usable = static_cast<int>(usable.size()),
+                   .cores = static_cast<int>(cores.size()),
+                   .nodes = std::max(1, static_cast<int>(nodes.size())),
+                   .limit = limit_of_groups(root)};
+  const bool of_intel = std::ranges::any_of(cores, [](const auto& core) { return core.second.atom; }) &&
+                        std::ranges::any_of(cores, [](const auto& core) { return !core.second.atom; });
+  for (const auto& [first, core] : cores) {
+    const bool slow = core.speed > 0 && core.speed < fastest / 2;
+    found.left_out += slow;
+    // Cores of one kind may differ by some percent.
+    found.slower += slow || (of_intel ? core.atom : core.speed > 0 && core.speed < 0.8 * fastest);
+  }
+  return found;
 }
 
 const Processors& processors() {

@@ -12,7 +12,7 @@
 
 #include "kernels/cpu/formats/partial_sums-inl.h"
 #include "kernels/cpu/formats/simd-inl.h"
-#include "quant/group.h"
+#include "quant/formats/group.h"
 
 #include <type_traits>
 

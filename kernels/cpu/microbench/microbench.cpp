@@ -200,13 +200,13 @@ std::vector<core::Ceiling> measure_ceilings(int threads) {
   measure_memory(threads, ceilings);
   for (core::Ceiling& c : measure_rates(threads)) ceilings.push_back(std::move(c));
 
-  constexpr int kSteps = 2000; // conflicts force a barrier
+  constexpr int kSteps = 2000;
   Schedule schedule;
   for (int i = 0; i < kSteps; ++i)
     schedule.add(
-        {}, {0}, [] { return 0; }, [](int64_t, int) {});
+        {}, {0}, [threads] { return threads; }, [](int64_t, int) {});
   const double seconds = core::median_seconds(5, [&] { schedule.run(threads); }) / kSteps;
-  ceilings.push_back({"barrier", Unit::seconds, seconds, "barrier of all threads between two empty steps"});
+  ceilings.push_back({"barrier", Unit::seconds, seconds, "from a step of an empty item per thread to the next, which waits for it"});
   return ceilings;
 }
 

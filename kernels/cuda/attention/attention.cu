@@ -14,6 +14,7 @@
 #include "kernels/cuda/attention/attention_fetch.cuh"
 #include "kernels/cuda/attention/attention_merge.cuh"
 #include "kernels/cuda/attention/attention_rounds.cuh"
+#include "kernels/cuda/attention/coded_attention.h"
 
 #include <algorithm>
 
@@ -165,8 +166,9 @@ template <int kDim, NewTokens kNew>
 constexpr int kMinShared = sizeof(AttentionRound<kDim, 2>) + kMaxStaticBytes<kDim, kNew>;
 
 template <int kDim>
-bool takes_rope(const ChipLimits& chip, const RopeStoreArgs& heads, bool one_run) {
+bool takes_rope(const ChipLimits& chip, const AttentionArgs& args, const RopeStoreArgs& heads, bool one_run) {
   const Cache& cache = heads.cache;
+  if (!one_run && has_coded_attention(cache, args.group.by, chip)) return Quad<kDim>::takes(heads.rope, false);
   if (cache.rotates_k() || cache.rotates_v()) return false;
   const bool codes = cache.k_codes() || cache.v_codes();
   if (one_run && (codes || chip.shared_per_block < kMinShared<kDim, NewTokens::run>)) return false;
@@ -192,14 +194,16 @@ bool can_fuse_rope(const ChipLimits& chip, const AttentionArgs& args, const Rope
     return false;
   if (heads.head_dim != cache.k_dim) return false;
   switch (cache.k_dim) {
-  case 64: return takes_rope<64>(chip, heads, one_run);
-  case 128: return takes_rope<128>(chip, heads, one_run);
-  case 256: return takes_rope<256>(chip, heads, one_run);
+  case 64: return takes_rope<64>(chip, args, heads, one_run);
+  case 128: return takes_rope<128>(chip, args, heads, one_run);
+  case 256: return takes_rope<256>(chip, args, heads, one_run);
   default: return false;
   }
 }
 
 void launch_rope_attention(const Launch& launch, const AttentionArgs& args, const RopeStoreArgs& heads, bool one_run) {
+  if (!one_run && has_coded_attention(args.cache, args.group.by, launch))
+    return launch_coded_rope_attention(launch, args, heads);
   switch (args.cache.k_dim) {
   case 64: return launch_rope<64>(launch, args, heads, one_run);
   case 128: return launch_rope<128>(launch, args, heads, one_run);
@@ -211,6 +215,8 @@ void launch_attention(const Launch& launch, const AttentionArgs& args) {
   if (!fast_attention(args.cache, args.soft_cap, launch) || args.group.by > kAttentionRows)
     return launch_plain_attention(launch, args);
   if (wide_attention(args.cache, launch)) return launch_wide_attention(launch, args);
+  if (has_coded_attention(args.cache, std::min(args.tile_tokens, args.tokens) * args.group.by, launch))
+    return launch_coded_attention(launch, args);
   const bool ragged = is_ragged(args.cache, args.soft_cap);
   switch (kernel_width(args.cache.k_dim)) {
   case 64:

@@ -233,7 +233,7 @@ class AttentionVectors {
 #pragma unroll
           for (int i = 0; i < kQuads; ++i) store_newest(quad(i), x[i], v, newest);
       }
-      if constexpr (Shape::kKeyCodes && !kRope)
+      if constexpr (Shape::kKeyCodes && !kRope && !Shape::kVectorsInF32)
         if (args.cache.rotates_k())
 #pragma unroll
           for (float4& quad : x) quad = rotated_quad(quad);
@@ -335,6 +335,9 @@ class AttentionVectors {
       const bool is_key = v < rows + made_;
       quad.store(is_key ? newest.keys[token] : newest.values[token], x);
       if (token >= block_.first_token) quad.store(static_cast<__half*>(is_key ? cache.k : cache.v) + at * kDim, x);
+    } else if constexpr (Shape::kVectorsInF32) {
+      const int rows = block_.rows;
+      if (v == rows || v == rows + 1) quad.store(v == rows ? newest.key : newest.value, x);
     } else {
       store_one(quad, x, v, newest);
     }

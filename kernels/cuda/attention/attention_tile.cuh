@@ -34,6 +34,7 @@ struct AttentionShape {
   static constexpr int kColumnTiles = kDim > 128 ? kDim / 128 : 1;
   static constexpr int kKeyParts = kDim < 128 ? 128 / kDim : 1, kPartWarps = kAttentionWarps / kKeyParts;
   static constexpr bool kMergesInGroups = kDim > 128;
+  static constexpr bool kVectorsInF32 = false; // queries and new rows (coded_attention.cuh)
 };
 // largest, sums: per row and warp the maximum score, and the sum of exponentials less it. Padded against bank
 // conflicts.
@@ -50,7 +51,8 @@ using RoundOf = AttentionRound<Shape::kDim, Shape::kTiles>;
 
 // In log2 units, padded against bank conflicts.
 template <typename Shape>
-using Queries = __half[Shape::kTileRows][Shape::kDim + 32];
+using Queries = std::conditional_t<Shape::kVectorsInF32, float[Shape::kTileRows][Shape::kDim + 2],
+                                   __half[Shape::kTileRows][Shape::kDim + 32]>;
 
 // For NewTokens::alone; `key` as the cache stores it.
 template <typename Shape>
@@ -59,6 +61,11 @@ struct NewestRow {
   __align__(16) uint8_t key[2 * Shape::kDim];
   __align__(16) uint16_t key_scales[Shape::kDim / 32];
   __align__(16) __half value[Shape::kDim];
+};
+template <typename Shape>
+struct NewestVectors {
+  __align__(16) float2 angles[Shape::kDim / 2];
+  __align__(16) float key[Shape::kDim], value[Shape::kDim];
 };
 // For NewTokens::run, by token of the batch.
 template <typename Shape>
@@ -69,8 +76,10 @@ struct NewestRows {
 };
 struct NoNewestRow {};
 template <typename Shape>
-using NewestOf =
-    std::conditional_t<Shape::kRun, NewestRows<Shape>, std::conditional_t<Shape::kRope, NewestRow<Shape>, NoNewestRow>>;
+using NewestOf = std::conditional_t<
+    Shape::kRun, NewestRows<Shape>,
+    std::conditional_t<!Shape::kRope, NoNewestRow,
+                       std::conditional_t<Shape::kVectorsInF32, NewestVectors<Shape>, NewestRow<Shape>>>>;
 
 template <typename Shape>
 struct AttentionBlock {

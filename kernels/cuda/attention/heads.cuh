@@ -120,6 +120,10 @@ struct Quad {
     *reinterpret_cast<uint32_t*>(to + low) = pack_half2(x.x, x.y);
     *reinterpret_cast<uint32_t*>(to + high) = pack_half2(x.z, x.w);
   }
+  __device__ __forceinline__ void store(float* to, float4 x) const {
+    *reinterpret_cast<float2*>(to + low) = {x.x, x.y};
+    *reinterpret_cast<float2*>(to + high) = {x.z, x.w};
+  }
   __device__ __forceinline__ void rotate(float4& x, float2 first, float2 second) const {
     if (split) {
       rotate_pair(x.x, x.z, first);

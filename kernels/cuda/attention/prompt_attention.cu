@@ -8,7 +8,7 @@
 //
 // A copy fetches a box: all keys of a step, or 32 of a ring buffer, whose size is a multiple of 32, so that it wraps
 // between boxes.
-#include "core/cache/rings.h"
+#include "core/rings.h"
 #include "kernels/cuda/attention/cached_rows.cuh"
 #include "kernels/cuda/products/scratch_sizes.h"
 #include "kernels/cuda/runtime/hopper.cuh"

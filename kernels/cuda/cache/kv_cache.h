@@ -1,7 +1,7 @@
 // Keys, values and recurrent state of streams.
 #pragma once
 
-#include "core/cache/rings.h"
+#include "core/rings.h"
 #include "kernels/cuda/cache/block_copy.h"
 #include "kernels/cuda/ops/ops.h"
 

@@ -5,7 +5,7 @@
 #include "kernels/cuda/encode/encode_kernels.h"
 #include "kernels/cuda/runtime/device.h"
 #include "kernels/cuda/runtime/device_info.h"
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-// quant/encode.h on a GPU, bit-identical. Needs no CUDA headers.
+// quant/encode/encode.h on a GPU, bit-identical. Needs no CUDA headers.
 #pragma once
 
 #include "quant/registry.h"

@@ -7,7 +7,7 @@
 #include "kernels/cuda/runtime/device.h"
 #include "kernels/cuda/runtime/device_info.h"
 #include "quant/code_map.h"
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 #include "quant/feedback/gptq.h"
 #include "quant/feedback/rounding.h"
 

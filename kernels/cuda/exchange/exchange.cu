@@ -1,5 +1,5 @@
 // Joins, and sums of small values: packets carry the exchange's number, on which readers spin. Large values go in
-// pieces (piece_mail.cuh, exchange_sums.cu). All add in rank order: equal bits.
+// pieces (piece_mail.cuh, exchange_sums.cu, sum_by_tokens.cu). All add in rank order: equal bits.
 #include "kernels/cuda/exchange/piece_mail.cuh"
 #include "kernels/cuda/ops/elementwise.cuh"
 
@@ -117,7 +117,11 @@ void launch_exchange(const Launch& launch, const ExchangeArgs& args) {
     const auto blocks = static_cast<unsigned>(std::clamp<int64_t>((n + kElementThreads - 1) / kElementThreads, 1, 64));
     return launch(exchange_packets, blocks, kElementThreads, 0, args, packet_targets(args), launch.stamps());
   }
-  if (!args.is_all_gather) return launch_exchange_part(launch, args);
+  if (!args.is_all_gather && args.packed && summed_by_tokens(args.rows, args.width)) {
+    launch_send_terms(launch, args);
+    return launch_sum_by_tokens(launch, args);
+  }
+  if (!args.is_all_gather) return launch_sum_of_pieces(launch, args);
   constexpr int kThreads = 512;
   launch(join_pieces, static_cast<unsigned>(std::min(kJoinedPieces, 2 * launch.sm_count)), kThreads, 0, args,
          launch.stamps());

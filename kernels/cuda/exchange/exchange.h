@@ -4,7 +4,6 @@
 #include "core/executor.h"
 #include "core/parallel/communicator.h"
 #include "kernels/cuda/exchange/packets.h"
-#include "kernels/cuda/products/half_layout.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -52,12 +51,6 @@ double time_sums(const core::Communicator& ranks, int device, int64_t floats, in
 inline constexpr int64_t kPacketFloats = 128 << 10, kPacketSumFloats = 32 << 10, kPieceFloats = 2 << 10;
 inline constexpr int kJoinedPieces = 256;
 
-// Long prompts' sums go in parts of kPartColumns columns on all ranks, though their products may be cut differently.
-inline constexpr int64_t kPartColumns = 2048, kMaxParts = 32;
-constexpr bool summed_in_parts(int64_t rows, int64_t width) {
-  return rows > kMaxWideRows && width % 8 == 0 && rows * width > kPacketFloats && width <= kMaxParts * kPartColumns;
-}
-
 // Floats of the largest exchanged value; 0: a single rank.
 int64_t max_exchanged_floats(const core::Program& program, const core::ExecutorConfig& config);
 
@@ -69,7 +62,7 @@ struct MailboxLayout {
 };
 constexpr MailboxLayout mailbox_layout(int ranks, int64_t most_floats) {
   const auto places = static_cast<size_t>(2 * ranks);
-  const int64_t most = most_floats / kPieceFloats + kMaxParts, flags = most > kJoinedPieces ? most : kJoinedPieces;
+  const int64_t most = most_floats / kPieceFloats + 1, flags = most > kJoinedPieces ? most : kJoinedPieces;
   return {most, flags, places * kPacketFloats * 8, places * static_cast<size_t>(most * kPieceFloats) * 4,
           places * static_cast<size_t>(flags) * 4};
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/exchange/exchange.h"
+#include "kernels/cuda/exchange/sum_mail.h"
 #include "kernels/cuda/runtime/device.h"
 
 namespace ridge::kernels::cuda {
@@ -22,7 +23,7 @@ struct Trouble {
 };
 
 struct ExchangeArgs {
-  const float* x; // join: [rows][part]; sum: columns first … of [rows][width]
+  const float* x; // join: [rows][part], columns first …; sum: [rows][width]
   float* out;     // [rows][width]
   int64_t rows, part, width, first;
   bool is_all_gather;                   // else sums
@@ -30,7 +31,6 @@ struct ExchangeArgs {
   bool dataflow_input, dataflow_output; // x arrives, out is read during the kernel
   bool sent;                            // packets: the product that makes x sends them
   uint32_t place;                       // of the exchange in its step
-  int64_t first_piece;
   int rank, ranks;
   Mailbox mailboxes[kMaxRanks];
   int64_t most_pieces, most_flags;
@@ -43,9 +43,13 @@ struct ExchangeArgs {
 PacketTargets packet_targets(const ExchangeArgs& args);
 
 void launch_exchange(const Launch& launch, const ExchangeArgs& args);
-// Sums one part, of any size. All ranks need the same parts in the same order.
-void launch_exchange_part(const Launch& launch, const ExchangeArgs& args);
-constexpr int64_t pieces_of_part(int64_t rows, int64_t part) { return (rows * part + kPieceFloats - 1) / kPieceFloats; }
+// exchange_sums.cu
+void launch_sum_of_pieces(const Launch& launch, const ExchangeArgs& args);
+
+// sum_by_tokens.cu: a sum whose terms have been sent, by a product (sum_mail()) or launch_send_terms.
+SumMail sum_mail(const ExchangeArgs& args);
+void launch_send_terms(const Launch& launch, const ExchangeArgs& args);
+void launch_sum_by_tokens(const Launch& launch, const ExchangeArgs& args);
 // Before a step's exchanges.
 void launch_number_exchanges(const Launch& launch, ExchangeNumbers* numbers, uint32_t count);
 

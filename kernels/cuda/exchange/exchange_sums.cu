@@ -8,33 +8,26 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-// Few registers: four blocks fit a multiprocessor, one beside a prompt product (gemm/prompt_product.cu). A grid of only
-// that one was not faster on two H200.
 constexpr int kSumThreads = 256, kSumBlocksPerSm = 4, kEights = kPieceFloats / kSumThreads / 8;
 constexpr int64_t kOneStepFloats = 1 << 20; // of all ranks; four H200: equal at 262,144 floats each
 
-__device__ __forceinline__ Eight operator+(const Eight& x, const Eight& y) {
-  return {{x.a.x + y.a.x, x.a.y + y.a.y, x.a.z + y.a.z, x.a.w + y.a.w},
-          {x.b.x + y.b.x, x.b.y + y.b.y, x.b.z + y.b.z, x.b.w + y.b.w}};
-}
+__host__ __device__ constexpr int64_t pieces_of(int64_t floats) { return (floats + kPieceFloats - 1) / kPieceFloats; }
 
-// The summed part in eights: of each row or, if rows are whole, of all as one.
-class SummedPart {
+// The value in eights.
+class SummedValue {
  public:
-  __device__ __forceinline__ explicit SummedPart(const ExchangeArgs& args)
-      : floats_(args.rows * args.part), first_(args.first), width_(args.width),
-        per_row_(args.part == args.width ? 0 : static_cast<uint32_t>(args.part / 8)) {}
+  __device__ __forceinline__ explicit SummedValue(const ExchangeArgs& args) : floats_(args.rows * args.width) {}
 
   __device__ __forceinline__ bool has(uint32_t number) const { return int64_t{number} * 8 < floats_; }
   __device__ __forceinline__ Eight load(const float* x, uint32_t number) const {
-    const float* from = x + at(number);
+    const float* from = x + int64_t{number} * 8;
     if (is_full(number)) return {reinterpret_cast<const float4*>(from)[0], reinterpret_cast<const float4*>(from)[1]};
     float v[8] = {};
     for (int i = 0; i < left(number); ++i) v[i] = from[i];
     return {{v[0], v[1], v[2], v[3]}, {v[4], v[5], v[6], v[7]}};
   }
   __device__ __forceinline__ void store(float* out, uint32_t number, const Eight& v) const {
-    float* to = out + at(number);
+    float* to = out + int64_t{number} * 8;
     if (is_full(number)) {
       reinterpret_cast<float4*>(to)[0] = v.a;
       reinterpret_cast<float4*>(to)[1] = v.b;
@@ -49,14 +42,8 @@ class SummedPart {
  private:
   __device__ __forceinline__ int left(uint32_t number) const { return static_cast<int>(floats_ - int64_t{number} * 8); }
   __device__ __forceinline__ bool is_full(uint32_t number) const { return int64_t{number} * 8 + 8 <= floats_; }
-  __device__ __forceinline__ int64_t at(uint32_t number) const {
-    if (per_row_ == 0) return int64_t{number} * 8;
-    const uint32_t row = number / per_row_;
-    return row * width_ + first_ + int64_t{number - row * per_row_} * 8;
-  }
 
-  int64_t floats_, first_, width_;
-  uint32_t per_row_; // 0: rows are whole
+  int64_t floats_;
 };
 
 struct PackedEights {
@@ -72,49 +59,49 @@ struct PlainEights {
   static __device__ __forceinline__ Eight get(const Mail* from) { return {fresh(&from->a), fresh(&from->b)}; }
 };
 
-// A block's view of one part's pieces. Mail from `from` lies in the memory of `owner`.
+// A block's view of one value's pieces. Mail from `from` lies in the memory of `owner`.
 template <typename Eights>
 class PieceSums {
  public:
-  __device__ __forceinline__ explicit PieceSums(const ExchangeArgs& args) : args_(args), mail_(args), part_(args) {}
+  __device__ __forceinline__ explicit PieceSums(const ExchangeArgs& args) : args_(args), mail_(args), value_(args) {}
 
-  __device__ __forceinline__ int64_t pieces() const { return pieces_of_part(args_.rows, args_.part); }
+  __device__ __forceinline__ int64_t pieces() const { return pieces_of(args_.rows * args_.width); }
   // The rank that adds up a piece if sums take two steps.
   __device__ __forceinline__ int owner(int64_t piece) const { return static_cast<int>(piece % args_.ranks); }
   __device__ __forceinline__ bool is_mine(int64_t piece) const { return owner(piece) == args_.rank; }
 
   __device__ __forceinline__ void send_to_all(int64_t piece) const {
     each_eight(piece, [&](uint32_t number) {
-      const Eight own = part_.load(args_.x, number);
+      const Eight own = value_.load(args_.x, number);
       mail_.each_other([&](int to) { Eights::put(mail_of(to, args_.rank) + number, own); });
     });
-    mail_.raise_flags(args_.first_piece + piece);
+    mail_.raise_flags(piece);
   }
   __device__ __forceinline__ void send_to_owner(int64_t piece) const {
     const int to = owner(piece);
     each_eight(piece,
-               [&](uint32_t number) { Eights::put(mail_of(to, args_.rank) + number, part_.load(args_.x, number)); });
-    mail_.raise_flag(to, args_.first_piece + piece);
+               [&](uint32_t number) { Eights::put(mail_of(to, args_.rank) + number, value_.load(args_.x, number)); });
+    mail_.raise_flag(to, piece);
   }
   __device__ __forceinline__ void add_up(int64_t piece) const {
-    mail_.wait_for_flags(args_.first_piece + piece);
-    each_eight(piece, [&](uint32_t number) { part_.store(args_.out, number, sum_of(number)); });
+    mail_.wait_for_flags(piece);
+    each_eight(piece, [&](uint32_t number) { value_.store(args_.out, number, sum_of(number)); });
   }
   // Rounded like the others' copies: equal bits on all ranks.
   __device__ __forceinline__ void add_up_for_all(int64_t piece) const {
-    mail_.wait_for_flags(args_.first_piece + piece);
+    mail_.wait_for_flags(piece);
     each_eight(piece, [&](uint32_t number) {
       const Eight sum = sum_of(number);
       mail_.each_other([&](int to) { Eights::put(mail_of(to, args_.rank) + number, sum); });
-      part_.store(args_.out, number, Eights::rounded(sum));
+      value_.store(args_.out, number, Eights::rounded(sum));
     });
-    mail_.raise_flags(args_.first_piece + piece);
+    mail_.raise_flags(piece);
   }
   __device__ __forceinline__ void take_sum(int64_t piece) const {
     const int from = owner(piece);
-    mail_.wait_for_flag(from, args_.first_piece + piece);
+    mail_.wait_for_flag(from, piece);
     each_eight(piece, [&](uint32_t number) {
-      part_.store(args_.out, number, Eights::get(mail_of(args_.rank, from) + number));
+      value_.store(args_.out, number, Eights::get(mail_of(args_.rank, from) + number));
     });
   }
 
@@ -122,26 +109,26 @@ class PieceSums {
   using Mail = typename Eights::Mail;
 
   __device__ __forceinline__ Mail* mail_of(int owner, int from) const {
-    return reinterpret_cast<Mail*>(mail_.pieces(owner, from)) + args_.first_piece * (kPieceFloats / 8);
+    return reinterpret_cast<Mail*>(mail_.pieces(owner, from));
   }
   template <typename Run>
   __device__ __forceinline__ void each_eight(int64_t piece, Run&& run) const {
     const auto first = static_cast<uint32_t>(piece * (kPieceFloats / 8) + threadIdx.x);
 #pragma unroll
     for (int i = 0; i < kEights; ++i)
-      if (const uint32_t number = first + i * kSumThreads; part_.has(number)) run(number);
+      if (const uint32_t number = first + i * kSumThreads; value_.has(number)) run(number);
   }
   __device__ __forceinline__ Eight sum_of(uint32_t number) const {
     Eight sum = {};
     for (int from = 0; from < args_.ranks; ++from)
-      sum = sum + (from == args_.rank ? Eights::rounded(part_.load(args_.x, number))
+      sum = sum + (from == args_.rank ? Eights::rounded(value_.load(args_.x, number))
                                       : Eights::get(mail_of(args_.rank, from) + number));
     return sum;
   }
 
   const ExchangeArgs& args_;
   const PieceMail mail_;
-  const SummedPart part_;
+  const SummedValue value_;
 };
 
 // One step: each rank sends all pieces to all others. For two ranks, and for small values, where latency counts.
@@ -179,10 +166,9 @@ auto sum_kernel(int ranks, int64_t floats) {
 
 } // namespace
 
-void launch_exchange_part(const Launch& launch, const ExchangeArgs& args) {
-  const auto blocks =
-      static_cast<unsigned>(std::min<int64_t>(pieces_of_part(args.rows, args.part), kSumBlocksPerSm * launch.sm_count));
-  const int64_t floats = args.rows * args.part;
+void launch_sum_of_pieces(const Launch& launch, const ExchangeArgs& args) {
+  const int64_t floats = args.rows * args.width;
+  const auto blocks = static_cast<unsigned>(std::min<int64_t>(pieces_of(floats), kSumBlocksPerSm * launch.sm_count));
   const auto kernel =
       args.packed ? sum_kernel<PackedEights>(args.ranks, floats) : sum_kernel<PlainEights>(args.ranks, floats);
   launch(kernel, blocks, kSumThreads, 0, args, launch.stamps());

@@ -9,6 +9,10 @@ namespace ridge::kernels::cuda {
 struct Eight {
   float4 a, b;
 };
+__device__ __forceinline__ Eight operator+(const Eight& x, const Eight& y) {
+  return {{x.a.x + y.a.x, x.a.y + y.a.y, x.a.z + y.a.z, x.a.w + y.a.w},
+          {x.b.x + y.b.x, x.b.y + y.b.y, x.b.z + y.b.z, x.b.w + y.b.w}};
+}
 
 constexpr int kPackedBits = 13; // below the largest's leading bit
 

@@ -2,7 +2,6 @@
 #include "kernels/cuda/executor/executor_class.h"
 
 #include <algorithm>
-#include <numeric>
 #include <stdexcept>
 
 namespace ridge::kernels::cuda {
@@ -12,55 +11,76 @@ const PlanShape kNextToken = {1, 1, kAttentionRows, true, true};
 
 } // namespace
 
-std::span<const int32_t> Executor::choose(std::span<const core::Sampler* const> samplers) {
-  if (std::ssize(samplers) != result_rows_)
-    throw std::logic_error("CUDA: the number of samplers differs from the rows of logits");
+void Executor::submit(const core::Batch& batch, const core::Choosing& choosing) {
   const CurrentDevice current(context_.device());
-  return sampler_.choose(samplers, workspace_.value(program_.logits), program_.choices(), context_.launch());
+  if (choosing.chain == core::Chain::resume) {
+    if (!in_chain_) throw std::logic_error("CUDA: no chain to resume");
+    return batch.tokens[0] == core::kChosenToken ? decode_chosen() : decode_known(batch, choosing.guesses);
+  }
+  in_chain_ = guessed_ = false;
+  chosen_ = {};
+  evaluate(batch);
+  if (choosing.samplers.empty()) return;
+  if (std::ssize(choosing.samplers) != result_rows_)
+    throw std::logic_error("CUDA: the number of samplers differs from the rows of logits");
+  if (choosing.chain == core::Chain::begin) return begin_chain(*choosing.samplers[0], batch);
+  chosen_ =
+      sampler_.choose(choosing.samplers, workspace_.value(program_.logits), program_.choices(), context_.launch());
+}
+
+std::span<const int32_t> Executor::wait() {
+  if (!in_chain_) return chosen_; // it has ended already
+  if (!decoding_.has_unread_token()) throw std::logic_error("CUDA: every token of the chain was waited for");
+  const CurrentDevice current(context_.device());
+  ++read_steps_;
+  if (guessed_) {
+    chosen_ = decoding_.read_tokens();
+  } else {
+    token_ = decoding_.read_token();
+    chosen_ = {&token_, 1};
+  }
+  guessed_ = false;
+  if (config_.communicator) config_.communicator->check();
+  return chosen_;
+}
+
+bool Executor::can_chain(const core::SamplerParams& params) const {
+  return program_.output < 0 && can_sample(params) && !core::rope_uses_picture_axis(program_);
 }
 
 // Captured choices hold addresses of the loop's memory.
 void Executor::start_loop(const core::Sampler& sampler, int32_t position) {
+  in_chain_ = guessed_ = false;
   if (decoding_.start(sampler, config_.context, position, workspace_.value(program_.logits), program_.choices(),
                       batch_.device(), context_.stream()))
     graphs_.clear();
 }
 
-bool Executor::start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) {
-  if (program_.output >= 0 || !can_sample(sampler.params()) || core::rope_uses_picture_axis(program_)) return false;
-  if (result_rows_ != 1 || position < 1 || stream < 0 || stream >= config_.streams)
-    throw std::logic_error("CUDA: decoding must follow a forward() with one output");
-  const CurrentDevice current(context_.device());
+void Executor::begin_chain(const core::Sampler& sampler, const core::Batch& batch) {
+  if (!can_chain(sampler.params()) || result_rows_ != 1) throw std::logic_error("CUDA: a chain needs one output");
+  const int32_t last = batch.outputs[0], token = 0, output = 0, before = batch.positions[last], position = before + 1;
+  decoding_stream_ = batch.streams.empty() ? 0 : batch.streams[last];
   start_loop(sampler, position);
-  decoding_stream_ = stream;
-  hidden_is_decoded_ = true;
+  in_chain_ = true;
   decoded_[0].count = 0;
   decoded_steps_ = 1;
   read_steps_ = 0;
-  const int32_t token = 0, before = position - 1, output = 0;
-  batch_.load_following({{&token, 1}, {&before, 1}, {&stream, 1}, {&output, 1}}, context_.stream());
+  batch_.load_following({{&token, 1}, {&before, 1}, {&decoding_stream_, 1}, {&output, 1}}, context_.stream());
   launch_sample(context_.launch(), decoding_.args(0, 1, 1));
   decoding_.record_choice(position, context_.stream());
-  return true;
 }
 
-int32_t Executor::next_token(bool ahead) {
-  if (!decoding_.has_unread_token()) throw std::logic_error("CUDA: next_token() without decoding");
-  const CurrentDevice current(context_.device());
-  if (ahead) {
-    if (decoding_.position() >= config_.context) throw std::logic_error("CUDA: decoding past the context");
-    if (!whole()) throw std::logic_error("CUDA: decoding ahead needs a Program whose only input is the token");
-    run_decoded(kNextToken, decoding_.position() + 1);
-    positions_.advance(decoding_stream_, decoding_.position());
-  }
-  ++read_steps_;
-  const int32_t token = decoding_.read_token();
-  if (config_.communicator) config_.communicator->check();
-  return token;
+void Executor::decode_chosen() {
+  if (decoding_.position() >= config_.context) throw std::logic_error("CUDA: decoding past the context");
+  if (!whole()) throw std::logic_error("CUDA: decoding ahead needs a Program whose only input is the token");
+  if (!decoding_.has_unread_token()) throw std::logic_error("CUDA: the chosen token is known");
+  run_decoded(kNextToken, decoding_.position() + 1);
+  positions_.advance(decoding_stream_, decoding_.position());
 }
 
 void Executor::run_decoded(const PlanShape& shape, int64_t next_position) {
   run(shape);
+  hidden_is_decoded_ = true;
   if (program_.hidden >= 0) {
     DecodedRows& rows = decoded_[decoded_steps_ % 2];
     rows.count = rows_of(program_.hidden, shape);
@@ -72,30 +92,19 @@ void Executor::run_decoded(const PlanShape& shape, int64_t next_position) {
   decoding_.record_choice(next_position, context_.stream());
 }
 
-void Executor::decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) {
-  const int64_t count = std::ssize(tokens);
+void Executor::decode_known(const core::Batch& batch, int64_t guesses) {
+  const int64_t count = std::ssize(batch.tokens);
   if (decoding_.has_unread_token()) throw std::logic_error("CUDA: drafts before the preceding token was read");
-  if (guesses < 0 || guesses >= std::min<int64_t>(count, kChosenSlots) || count > kGraphTokens)
+  if (guesses < 0 || guesses >= std::min<int64_t>(count, kChosenSlots) || count > kGraphTokens ||
+      std::ssize(batch.outputs) != guesses + 1)
     throw std::logic_error("CUDA: drafts without a preceding token, or too many");
-  const CurrentDevice current(context_.device());
-  std::vector<int32_t> positions(count), streams(count, decoding_stream_), outputs(guesses + 1);
-  std::iota(positions.begin(), positions.end(), position);
-  std::iota(outputs.begin(), outputs.end(), static_cast<int32_t>(count - guesses - 1));
-  const core::Batch batch{tokens, positions, streams, outputs};
   core::check_batch(program_, config_, batch);
   positions_.advance(batch);
   batch_.load_following(batch, context_.stream());
   PlanShape shape = shape_of(batch);
   shape.sample = true;
-  run_decoded(shape, position + count);
-}
-
-std::span<const int32_t> Executor::chosen_tokens() {
-  const CurrentDevice current(context_.device());
-  ++read_steps_;
-  const std::span<const int32_t> tokens = decoding_.read_tokens();
-  if (config_.communicator) config_.communicator->check();
-  return tokens;
+  guessed_ = guesses > 0;
+  run_decoded(shape, batch.positions.back() + 1);
 }
 
 // Enqueues all steps, waits once.

@@ -1,7 +1,7 @@
 #include "kernels/cuda/executor/executor_class.h"
 
 #include "core/error.h"
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "kernels/cuda/executor/device_limits.h"
 #include "kernels/cuda/ops/rows/take_rows.h"
 
@@ -183,8 +183,7 @@ bool Executor::take_input(const core::Executor& from, std::span<const int32_t> w
   return true;
 }
 
-void Executor::forward(const core::Batch& batch) {
-  const CurrentDevice current(context_.device());
+void Executor::evaluate(const core::Batch& batch) {
   core::check_batch(program_, config_, batch);
   positions_.advance(batch);
   const PlanShape shape = shape_of(batch);

@@ -1,7 +1,7 @@
 // The class behind make_cuda_executor. executor.cpp has batches, decoding.cpp choices on the device.
 #pragma once
 
-#include "core/cache/rings.h"
+#include "core/rings.h"
 #include "kernels/cuda/cache/pinned_blocks.h"
 #include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/executor/launches.h"
@@ -25,7 +25,8 @@ class Executor final : public core::Executor {
 
   std::shared_ptr<float> make_input(int64_t floats) override;
   bool take_input(const core::Executor& from, std::span<const int32_t> which) override;
-  void forward(const core::Batch& batch) override;
+  void submit(const core::Batch& batch, const core::Choosing& choosing) override;
+  std::span<const int32_t> wait() override;
   std::span<const float> logits(int64_t i) override;
   std::shared_ptr<const float> copy_result_rows(int64_t count) override;
   std::span<const float> hidden() override;
@@ -68,15 +69,11 @@ class Executor final : public core::Executor {
     return experts_.use();
   }
 
-  bool start_decoding(const core::Sampler& sampler, int32_t position, int32_t stream) override;
-  int32_t next_token(bool ahead) override;
   bool can_choose(const core::SamplerParams& params) const override {
     return program_.output < 0 && BatchSampler::can_sample(params);
   }
-  std::span<const int32_t> choose(std::span<const core::Sampler* const> samplers) override;
-  void decode_guesses(std::span<const int32_t> tokens, int64_t guesses, int32_t position) override;
+  bool can_chain(const core::SamplerParams& params) const override;
   std::vector<int32_t> continue_greedily(const core::Batch& batch, core::Sampler& greedy, int64_t count) override;
-  std::span<const int32_t> chosen_tokens() override;
 
   // Steps have consecutive positions; with one stream they include choosing a token.
   double time_decode(int64_t position, int64_t streams, int repetitions) override;
@@ -100,6 +97,10 @@ class Executor final : public core::Executor {
                                     const core::Executor* others);
   void take_expert_slots();
   void load_input(std::span<const float> input);
+  void evaluate(const core::Batch& batch);
+  void begin_chain(const core::Sampler& sampler, const core::Batch& batch);
+  void decode_chosen();
+  void decode_known(const core::Batch& batch, int64_t guesses);
   void start_loop(const core::Sampler& sampler, int32_t position);
   void run_decoded(const PlanShape& shape, int64_t next_position);
   void feed_back(const PlanShape& from);
@@ -146,6 +147,9 @@ class Executor final : public core::Executor {
   DecodedRows decoded_[2];
   int64_t decoded_steps_ = 0, read_steps_ = 0; // the choice behind the first forward() has no rows
   bool hidden_is_decoded_ = false;
+  bool in_chain_ = false, guessed_ = false; // guessed_: the batch to wait for has guesses
+  std::span<const int32_t> chosen_;
+  int32_t token_ = 0; // that wait() returns
   std::map<PlanShape, BatchPlan> plans_;
   std::map<PlanShape, Graph> graphs_;
   PinnedBlocks blocks_, state_copies_, row_copies_; // of cached rows; states; result rows

@@ -1,8 +1,6 @@
 // Exchanges by kernels, NCCL or the caller's communicator.
 #include "kernels/cuda/executor/launches.h"
 
-#include <algorithm>
-
 namespace ridge::kernels::cuda {
 
 void KernelLauncher::run(const BatchPlan&, const NumberExchanges& call, const Launch& launch) {
@@ -28,31 +26,22 @@ ExchangeArgs KernelLauncher::exchange_args(const BatchPlan& plan, const Exchange
   return args;
 }
 
-namespace {
-
-auto parts_of(const ExchangeArgs& whole) {
-  return [part = whole](const Launch& launch, int64_t first, int64_t columns) mutable {
-    part.first = first;
-    part.part = columns;
-    launch_exchange_part(launch, part);
-    part.first_piece += pieces_of_part(part.rows, columns);
-  };
-}
-
-} // namespace
-
 void KernelLauncher::run(const BatchPlan& plan, const Exchange& call, const Launch& launch) {
   const ExchangeArgs args = exchange_args(plan, call);
-  if (args.ranks == 0) return exchange_otherwise(args, launch);
-  if (args.is_all_gather || !summed_in_parts(args.rows, args.width)) return cuda::launch_exchange(launch, args);
-  auto launch_part = parts_of(args);
-  for (int64_t first = 0; first < args.width; first += kPartColumns)
-    launch_part(launch, first, std::min(kPartColumns, args.width - first));
+  args.ranks == 0 ? exchange_otherwise(args, launch) : launch_exchange(launch, args);
 }
 
-PartExchange KernelLauncher::part_exchange(const ExchangeArgs& whole) {
-  if (!exchange_stream_) exchange_stream_ = std::make_unique<ExchangeStream>();
-  return {parts_of(whole), *exchange_stream_};
+void KernelLauncher::sum_beside(const ExchangeArgs& args, const Launch& launch) {
+  if (!sum_stream_) sum_stream_ = std::make_unique<SumStream>();
+  const auto& [stream, sent, summed] = *sum_stream_;
+  Launch beside = launch;
+  beside.stream = stream.handle;
+  beside.overlap = false;
+  RIDGE_CUDA(cudaEventRecord(sent.handle, launch.stream));
+  RIDGE_CUDA(cudaStreamWaitEvent(beside.stream, sent.handle));
+  launch_sum_by_tokens(beside, args);
+  RIDGE_CUDA(cudaEventRecord(summed.handle, beside.stream));
+  RIDGE_CUDA(cudaStreamWaitEvent(launch.stream, summed.handle));
 }
 
 void KernelLauncher::exchange_otherwise(const ExchangeArgs& args, const Launch& launch) {

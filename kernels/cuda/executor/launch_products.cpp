@@ -272,8 +272,10 @@ void KernelLauncher::run(const BatchPlan& plan, const PromptProduct& call, const
   }
   if (!call.sum) return launch_prompt_product(launch, matrices, prompt_result(plan, call), workspace_.prompt_scratch());
   const ExchangeArgs summed = exchange_args(plan, *call.sum);
-  if (summed.ranks > 0)
-    return launch_prompt_product(launch, matrices[0], workspace_.prompt_scratch(), part_exchange(summed));
+  if (summed.ranks > 0) {
+    launch_prompt_product(launch, matrices[0], workspace_.prompt_scratch(), sum_mail(summed));
+    return sum_beside(summed, launch);
+  }
   launch_prompt_product(launch, matrices, {}, workspace_.prompt_scratch());
   exchange_otherwise(summed, launch);
 }

@@ -10,10 +10,14 @@
 #include "kernels/cuda/executor/folded_routers.h"
 #include "kernels/cuda/executor/workspace.h"
 #include "kernels/cuda/formats/format_kernels.h"
-#include "kernels/cuda/gemm/prompt_exchange.h"
 #include "kernels/cuda/plan/batch_plan.h"
 
 namespace ridge::kernels::cuda {
+
+struct SumStream {
+  Stream stream{-2}; // a priority
+  Event sent, summed;
+};
 
 class KernelLauncher final : public KernelCapabilities {
  public:
@@ -113,7 +117,8 @@ class KernelLauncher final : public KernelCapabilities {
 
   // launch_exchange.cpp
   ExchangeArgs exchange_args(const BatchPlan& plan, const Exchange& call) const;
-  PartExchange part_exchange(const ExchangeArgs& whole);
+  // Of sent terms, while the next products' weights are decoded.
+  void sum_beside(const ExchangeArgs& args, const Launch& launch);
   void exchange_otherwise(const ExchangeArgs& args, const Launch& launch);
 
   const core::Program& program_;
@@ -129,7 +134,7 @@ class KernelLauncher final : public KernelCapabilities {
   const DecodeLoop& decoding_;
   PinnedMemory observed_;
   PinnedMemory exchanged_;
-  std::unique_ptr<ExchangeStream> exchange_stream_;
+  std::unique_ptr<SumStream> sum_stream_;
 };
 
 } // namespace ridge::kernels::cuda

@@ -1,6 +1,4 @@
-#include "kernels/cuda/gemm/prompt_exchange.h"
-
-#include "kernels/cuda/exchange/exchange.h"
+#include "kernels/cuda/exchange/sum_mail.h"
 #include "kernels/cuda/gemm/prompt_results.cuh"
 #include "kernels/cuda/runtime/hopper.cuh"
 
@@ -23,7 +21,7 @@ struct ProductShape {
   static constexpr int kSharedBytes = kStages * kStageBytes + 1024;
 };
 
-template <int kN>
+template <int kN, bool kSends>
 __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __grid_constant__ ProductArgs args) {
 #ifdef RIDGE_HAS_WGMMA
   using Shape = ProductShape<kN>;
@@ -65,6 +63,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
     return;
   }
   take_registers<232>();
+  const int64_t mail_half = kSends ? args.mail.half() : 0;
   // In turn: a warpgroup starts after the other has waited for all of its steps. It thus waits for the next phase of
   // each stage's barrier, never the one after that, which its parity could not distinguish.
   const auto skip_tile = [&] {
@@ -110,18 +109,22 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
       const int token = tile % token_tiles * kPromptTokens + (kInTurn ? part : warpgroup) * 64 + warp * 16;
-      LaneResults<kN>(args, sum[part], tile / token_tiles * kN, token, lane).write();
+      const LaneResults<kN> results(args, sum[part], tile / token_tiles * kN, token, lane);
+      if constexpr (kSends)
+        results.send(mail_half);
+      else
+        results.write();
     }
   }
 #endif
 }
 
-template <int kN>
+template <int kN, bool kSends = false>
 void launch_product(const Launch& launch, const ProductArgs& args) {
   constexpr int kShared = ProductShape<kN>::kSharedBytes;
-  allow_dynamic_shared_memory(product_kernel<kN>, kShared);
+  allow_dynamic_shared_memory(product_kernel<kN, kSends>, kShared);
   const int tiles = args.token_rows / kPromptTokens * (args.w_rows / kN);
-  launch(product_kernel<kN>, std::min(tiles, launch.sm_count), kProductThreads, kShared, args);
+  launch(product_kernel<kN, kSends>, std::min(tiles, launch.sm_count), kProductThreads, kShared, args);
 }
 
 } // namespace
@@ -129,7 +132,7 @@ void launch_product(const Launch& launch, const ProductArgs& args) {
 bool can_multiply_prompts(const Launch& launch) {
   if (launch.shared_per_block < ProductShape<256>::kSharedBytes) return false;
   cudaFuncAttributes attributes = {};
-  if (cudaFuncGetAttributes(&attributes, product_kernel<256>) != cudaSuccess) return false;
+  if (cudaFuncGetAttributes(&attributes, product_kernel<256, false>) != cudaSuccess) return false;
   return attributes.sharedSizeBytes > 0; // the barriers: without wgmma the kernel is empty
 }
 
@@ -140,9 +143,8 @@ PromptScratch::PromptScratch(int64_t cols) {
 class PromptProduct {
  public:
   PromptProduct(const Launch& launch, std::span<const PromptMatrices> matrices, const PromptResult& result,
-                PromptScratch& scratch, const PartExchange* exchange = nullptr)
-      : launch_(launch), matrices_(matrices), gated_(result.gated), stride_(gated_ ? 2 : 1), scratch_(scratch),
-        exchange_(exchange) {
+                PromptScratch& scratch, const SumMail& mail = {})
+      : launch_(launch), matrices_(matrices), gated_(result.gated), stride_(gated_ ? 2 : 1), scratch_(scratch) {
     const GemmArgs& input = matrices[0].args;
     product_.x = reinterpret_cast<const uint8_t*>(input.x);
     product_.exponent = input.exponent;
@@ -155,9 +157,11 @@ class PromptProduct {
     product_.glu = result.glu.value_or(FusedGlu{});
     product_.half = result.half;
     std::ranges::copy(result.bounds, product_.bounds);
-    product_.tile_rows = rounds(rows_of_all(256), 256) <= rounds(rows_of_all(128), 128) ? 256 : 128;
+    product_.mail = mail;
+    const bool wide = !sends() && rounds(rows_of_all(256), 256) <= rounds(rows_of_all(128), 128);
+    product_.tile_rows = wide ? 256 : 128;
     product_.w_pitch = static_cast<int>(rows_per_pass());
-    uses_second_stream_ = exchange_ || product_.w_pitch * bytes_per_row() >= kLargeBytes;
+    uses_second_stream_ = product_.w_pitch * bytes_per_row() >= kLargeBytes;
   }
 
   void run() {
@@ -167,30 +171,25 @@ class PromptProduct {
       while (s < segments_of(m.args)) {
         if (product_.w_rows == 0) begin_pass();
         if (decoded_.segments == 0) begin_decoding(m.args);
-        const auto part_ends = [&] { return exchange_ && done % kPartColumns == 0; };
         do {
-          int rows = std::min(m.args.segment[s].rows - done, (product_.w_pitch - product_.w_rows) / stride_);
-          if (exchange_) rows = std::min(rows, static_cast<int>(kPartColumns) - done % static_cast<int>(kPartColumns));
+          const int rows = std::min(m.args.segment[s].rows - done, (product_.w_pitch - product_.w_rows) / stride_);
           add(m.args, s, done, rows);
           done += rows;
           if (done == m.args.segment[s].rows) ++s, done = 0;
-        } while (s < segments_of(m.args) && product_.w_rows < product_.w_pitch && !part_ends());
-        const bool ends = product_.w_rows == product_.w_pitch || part_ends();
+        } while (s < segments_of(m.args) && product_.w_rows < product_.w_pitch);
+        const bool ends = product_.w_rows == product_.w_pitch;
         if (ends || s < segments_of(m.args) || !decodes_with(i + 1, m)) decode(m);
         if (ends) finish_pass();
-        if (part_ends()) exchange_part(s < segments_of(m.args) ? done : m.args.segment[0].rows);
       }
     }
     if (product_.w_rows > 0) finish_pass();
-    if (!exchange_) return;
-    RIDGE_CUDA(cudaEventRecord(exchange_->beside.done.handle, exchange_->beside.stream.handle));
-    RIDGE_CUDA(cudaStreamWaitEvent(launch_.stream, exchange_->beside.done.handle));
   }
 
  private:
   // Decoded bytes from which the second stream pays off: synchronizing costs about 15 µs.
   static constexpr int64_t kLargeBytes = 24 << 20;
 
+  bool sends() const { return product_.mail.ranks > 0; }
   int segments_of(const GemmArgs& args) const { return gated_ ? 1 : args.segments; }
   int64_t bytes_per_row() const { return int64_t{product_.steps} * kTileRowBytes; }
   int64_t padded(int64_t rows) const { return core::round_up(stride_ * rows, product_.tile_rows); }
@@ -217,7 +216,7 @@ class PromptProduct {
 
   int64_t rows_per_pass() const {
     const int64_t tile = product_.tile_rows;
-    const int64_t total = exchange_ ? std::min(rows_of_all(tile), kPartColumns) : rows_of_all(tile);
+    const int64_t total = rows_of_all(tile);
     const int64_t room = std::min(scratch_.buffer_bytes() / bytes_per_row() / kRowsAtOnce * kRowsAtOnce, total);
     const auto cost = [&](int64_t rows) { return rounds(rows, product_.tile_rows); };
     constexpr double kPassCost = 16;
@@ -283,7 +282,10 @@ class PromptProduct {
       RIDGE_CUDA(cudaEventRecord(scratch_.decoded_[buffer].handle, scratch_.stream_.handle));
       RIDGE_CUDA(cudaStreamWaitEvent(launch_.stream, scratch_.decoded_[buffer].handle));
     }
-    product_.tile_rows == 256 ? launch_product<256>(launch_, product_) : launch_product<128>(launch_, product_);
+    if (sends())
+      launch_product<128, true>(launch_, product_);
+    else
+      product_.tile_rows == 256 ? launch_product<256>(launch_, product_) : launch_product<128>(launch_, product_);
     if (uses_second_stream_)
       RIDGE_CUDA(cudaEventRecord(scratch_.multiplied_[buffer].handle, launch_.stream));
     else
@@ -292,22 +294,11 @@ class PromptProduct {
     product_.segments = product_.w_rows = 0;
   }
 
-  void exchange_part(int made) {
-    Launch beside = launch_;
-    beside.stream = exchange_->beside.stream.handle;
-    beside.overlap = false;
-    RIDGE_CUDA(cudaStreamWaitEvent(beside.stream, scratch_.multiplied_[scratch_.next_ ^ 1].handle));
-    exchange_->launch(beside, exchanged_, made - exchanged_);
-    exchanged_ = made;
-  }
-
   const Launch& launch_;
   std::span<const PromptMatrices> matrices_;
   bool gated_;
   int stride_; // rows of W per row of the result
   PromptScratch& scratch_;
-  const PartExchange* exchange_;
-  int exchanged_ = 0;
   bool uses_second_stream_ = true; // decodes in the second stream
   ExpandArgs decoded_ = {};
   ProductArgs product_ = {};
@@ -319,8 +310,8 @@ void launch_prompt_product(const Launch& launch, std::span<const PromptMatrices>
 }
 
 void launch_prompt_product(const Launch& launch, const PromptMatrices& matrix, PromptScratch& scratch,
-                           const PartExchange& exchange) {
-  PromptProduct(launch, {&matrix, 1}, {}, scratch, &exchange).run();
+                           const SumMail& mail) {
+  PromptProduct(launch, {&matrix, 1}, {}, scratch, mail).run();
 }
 
 } // namespace ridge::kernels::cuda

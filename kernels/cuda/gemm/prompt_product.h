@@ -31,6 +31,8 @@ inline TiledHalf tiled_half(float* value, int64_t rows, int64_t cols) {
 // log2 bounds of elements converted with half_exponent(), and of others.
 inline constexpr int kLog2LargestConverted = 10, kLog2LargestHalf = 16;
 
+struct SumMail; // exchange/sum_mail.h
+
 struct PromptResult {
   int log2_largest = kLog2LargestHalf; // bounds the input's elements, before exponents
   bool gated = false;
@@ -66,6 +68,8 @@ inline constexpr size_t kMaxPromptMatrices = kMaxSegments;
 // All use the first one's input. A residual belongs to the first matrix; a gated result goes to segment 0's out.
 void launch_prompt_product(const Launch&, std::span<const PromptMatrices> matrices, const PromptResult&,
                            PromptScratch&);
+// Sends its results: one matrix of one segment.
+void launch_prompt_product(const Launch&, const PromptMatrices& matrix, PromptScratch&, const SumMail& mail);
 
 void launch_product_bound(const Launch&, const PromptMatrices& matrix, PromptScratch&, ProductBound* bound);
 

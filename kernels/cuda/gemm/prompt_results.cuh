@@ -1,6 +1,8 @@
-// Epilogue of a prompt product's tile: bias, activation or gate, residual; f32 rows or f16 tiles.
+// Epilogue of a prompt product's tile: bias, activation or gate, residual; f32 rows, f16 tiles, or terms of a sum.
 #pragma once
 
+#include "kernels/cuda/exchange/packed.cuh"
+#include "kernels/cuda/exchange/sum_mail.h"
 #include "kernels/cuda/gemm/prompt_product.h"
 #include "kernels/cuda/runtime/hopper.cuh"
 
@@ -30,6 +32,7 @@ struct ProductArgs {
   const ProductBound* bounds[2];
   int segments;
   ProductSegment segment[kMaxSegments];
+  SumMail mail; // instead of `out`
 };
 
 #ifdef RIDGE_HAS_WGMMA
@@ -61,6 +64,35 @@ class LaneResults {
     }
   }
 
+  // To the ranks that add up, in whole units. `half`: of the mail.
+  __device__ void send(int64_t half) const {
+    constexpr int kUnits = kAhead * 8 / kUnitColumns;
+    const int lane = 4 * group_ + pair_, rows = segment_->rows;
+#pragma unroll
+    for (int of = 0; of < 2; ++of) {
+      if (!there_[of]) continue;
+      uint4* to = args_.mail.group(half, token_[of] / kGroupTokens) +
+                  (segment_->first + column_) / kUnitColumns * kUnitEights + lane;
+#pragma unroll
+      for (int first = 0; first < kN / 8; first += kAhead) {
+        float2 v[kAhead] = {};
+        add(v, segment_->bias, first);
+        if (segment_->residual) add(v, segment_->residual + token_[of] * segment_->out_stride, first);
+#pragma unroll
+        for (int j = 0; j < kAhead; ++j) {
+          const int at = 4 * (first + j) + 2 * of;
+          v[j] = {sum_[at] * scale_[of] + v[j].x, sum_[at + 1] * scale_[of] + v[j].y};
+        }
+#pragma unroll
+        for (int unit = 0; unit < kUnits; ++unit) {
+          if (column_ + 8 * first + unit * kUnitColumns >= rows) continue;
+          const float2* of_unit = v + unit * 4;
+          to[(first / 4 + unit) * kUnitEights] = pack({{of_unit[0].x, of_unit[0].y, of_unit[1].x, of_unit[1].y},
+                                                       {of_unit[2].x, of_unit[2].y, of_unit[3].x, of_unit[3].y}});
+        }
+      }
+    }
+  }
   __device__ void write() const {
     if (args_.gated) return args_.half.tiles ? write_gated<true>() : write_gated<false>();
     const auto aligned = [](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 8 == 0; };
@@ -77,6 +109,17 @@ class LaneResults {
  private:
   enum class Unit { none, gelu, any };
   static constexpr int kAhead = 8; // groups of eight columns whose addends are read before anything is written
+
+  // Adds a row's values at the lane's columns.
+  __device__ void add(float2 (&v)[kAhead], const float* row, int first) const {
+    if (!row) return;
+    const int column = column_ + 2 * pair_;
+#pragma unroll
+    for (int j = 0; j < kAhead; ++j) {
+      const float2 more = *reinterpret_cast<const float2*>(row + min(column + 8 * (first + j), segment_->rows - 2));
+      v[j] = {v[j].x + more.x, v[j].y + more.y};
+    }
+  }
 
   // The exponent with which all possible results fit f16.
   __device__ int result_exponent(int exponent) const {

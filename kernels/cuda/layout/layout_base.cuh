@@ -1,7 +1,7 @@
 // A lane's group, policies of scales and biases, and the general layout.
 #pragma once
 
-#include "quant/group.h"
+#include "quant/formats/group.h"
 
 #include <cuda_fp16.h>
 

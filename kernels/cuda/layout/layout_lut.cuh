@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/layout/layout_base.cuh"
 #include "kernels/cuda/runtime/ptx.cuh"
-#include "quant/codebooks.h"
+#include "quant/formats/codebooks.h"
 
 #include <bit>
 #include <type_traits>

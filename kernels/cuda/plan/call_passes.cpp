@@ -1,5 +1,6 @@
 // Passes over a batch's calls, each changing or removing neighbours that can share work.
 #include "kernels/cuda/exchange/exchange.h"
+#include "kernels/cuda/exchange/sum_mail.h"
 #include "kernels/cuda/plan/batch_planning.h"
 #include "kernels/cuda/products/gemm.h"
 #include "kernels/cuda/products/scratch_sizes.h"
@@ -49,13 +50,13 @@ void join_prompt_siblings(const Planning& p, Calls& calls) {
   }
 }
 
-// See gemm/prompt_exchange.h.
+// See exchange/sum_mail.h.
 bool joins_exchange(const Planning& p, const KernelCall& call, const KernelCall& next) {
   const PromptProduct& product = *call.get<PromptProduct>();
   const auto* sum = next.get<Exchange>();
   if (!sum || sum->op->kind != OpKind::all_reduce || product.products.size() > 1) return false;
   const MatrixStep& m = product.products[0].matrix;
-  return summed_in_parts(p.rows_of(sum->op->outputs[0]), p.width(sum->op->outputs[0])) && !m.glu &&
+  return summed_by_tokens(p.rows_of(sum->op->outputs[0]), p.width(sum->op->outputs[0])) && !m.glu &&
          m.parts.size() == 1 && m.parts[0].out == sum->op->inputs[0];
 }
 

@@ -1,7 +1,7 @@
 #include "kernels/cuda/plan/memory_plan.h"
 
-#include "core/cache/rings.h"
 #include "core/host_device/round_up.h"
+#include "core/rings.h"
 #include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/plan/folded_routers.h"
 #include "kernels/cuda/plan/plan.h"

@@ -1,7 +1,7 @@
 #include "kernels/cuda/plan/workspace_plan.h"
 
-#include "core/cache/rings.h"
 #include "core/host_device/round_up.h"
+#include "core/rings.h"
 #include "kernels/cuda/gemm/product_bound.h"
 #include "kernels/cuda/plan/batch_plan.h"
 #include "kernels/cuda/products/gemm.h"

@@ -49,12 +49,12 @@ void build(Builder& b) {
       {.mixer =
            [&](ValueId x, int64_t il) {
              attention.qk_norm = b.has(b.layer_name(il) + "attn_q_norm.weight");
-             return b.attention(x, il, attention);
+             return blocks::attention(b, x, il, attention);
            },
        .ffn =
            [&](ValueId x, int64_t il) {
-             if (step > 0 && il % step == 1) return b.experts(x, il, routing, {{Activation::gelu}, false});
-             return b.ffn(x, il, activation_of(b, il));
+             if (step > 0 && il % step == 1) return blocks::experts(b, x, il, routing, {{Activation::gelu}, false});
+             return blocks::ffn(b, x, il, activation_of(b, il));
            },
        .mixer_norm = "",
        .ffn_norm = "",

@@ -33,8 +33,8 @@ void build(Builder& b) {
   if (h.architecture() == "neo-bert") {
     const AttentionSpec attention = {
         .rope = Rope::adjacent, .rope_factors = false, .causal = h.get_bool("attention.causal", false)};
-    return b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention); },
-                    .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); },
+    return b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, attention); },
+                    .ffn = [&](ValueId x, int64_t il) { return blocks::ffn(b, x, il); },
                     .output_norm = "enc.output_norm",
                     .embeds = true});
   }
@@ -43,9 +43,9 @@ void build(Builder& b) {
                [&](ValueId x, int64_t il) {
                  const std::string norm = b.layer_name(il) + "attn_norm";
                  if (il > 0 || b.has(norm + ".weight")) x = b.layer_norm(x, norm); // the first input is already normed
-                 return b.attention(x, il, attention_of(h, il));
+                 return blocks::attention(b, x, il, attention_of(h, il));
                },
-           .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il, activation); },
+           .ffn = [&](ValueId x, int64_t il) { return blocks::ffn(b, x, il, activation); },
            .mixer_norm = "",
            .layer_norms = true,
            .embeds = true,

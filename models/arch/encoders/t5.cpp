@@ -10,7 +10,7 @@ using core::ValueId;
 
 ValueId ffn(Builder& b, ValueId x, int64_t il) {
   const bool gated = b.has(b.layer_name(il) + "ffn_gate.weight");
-  return b.ffn(x, il, {{gated ? Activation::gelu : Activation::relu}, gated});
+  return blocks::ffn(b, x, il, {{gated ? Activation::gelu : Activation::relu}, gated});
 }
 
 int64_t decoder_layers(const Hparams& h) {
@@ -24,8 +24,8 @@ void build_encoder(Builder& b, bool causal) {
   const int64_t layers = b.hparams().layers();
   const AttentionSpec attention = {.scale = 1, .causal = causal, .distance_bias = true, .output_tensor = "attn_o"};
   b.hparams().get_float("logit_scale", 0);
-  b.skip_stack("dec.");
-  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention); },
+  blocks::skip_stack(b, "dec.");
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, attention); },
            .ffn = [&](ValueId x, int64_t il) { return ffn(b, x, il); },
            .output_norm = "enc.output_norm",
            .ffn_has_state = b.encodes(), // the last layer processes all tokens
@@ -34,7 +34,7 @@ void build_encoder(Builder& b, bool causal) {
            .end_layer =
                [&](ValueId x, int64_t il) {
                  if (b.encodes() && il + 1 == layers)
-                   b.store_encoded(b.rms_norm(x, "enc.output_norm"), decoder_layers(b.hparams()));
+                   blocks::store_encoded(b, b.rms_norm(x, "enc.output_norm"), decoder_layers(b.hparams()));
                  return x;
                }});
 }
@@ -47,8 +47,8 @@ void build_decoder(Builder& b) {
                                    .bias_ahead = false,
                                    .output_tensor = "attn_o"};
   b.set_start_token(static_cast<int32_t>(b.hparams().get_int("decoder_start_token_id", 0)));
-  b.skip_stack("enc.");
-  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attend_to_encoded(x, il); },
+  blocks::skip_stack(b, "enc.");
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attend_to_encoded(b, x, il); },
            .ffn = [&](ValueId x, int64_t il) { return ffn(b, x, il); },
            .mixer_norm = "cross_attn_norm",
            .output_norm = "dec.output_norm",
@@ -58,7 +58,8 @@ void build_decoder(Builder& b) {
            .start_layer =
                [&](ValueId x, int64_t il) {
                  const std::string blk = b.layer_name(il);
-                 return b.add(x, b.attention(b.rms_norm(x, blk + "attn_norm"), il, attention), blk + "self_attn_add");
+                 return b.add(x, blocks::attention(b, b.rms_norm(x, blk + "attn_norm"), il, attention),
+                              blk + "self_attn_add");
                }});
 }
 
@@ -67,7 +68,7 @@ void build(Builder& b) {
   // Encoder files do not state causality. In llama.cpp tokens see later ones when it encodes texts, but not when it
   // decodes token ids; files without a vocabulary follow the latter.
   if (h.architecture() == "t5encoder") return build_encoder(b, h.get_bool("attention.causal", !b.has_vocabulary()));
-  if (!b.embeds() || b.encodes()) b.share_caches(h.layers(), decoder_layers(h));
+  if (!b.embeds() || b.encodes()) blocks::share_caches(b, h.layers(), decoder_layers(h));
   b.embeds() ? build_encoder(b, false) : build_decoder(b);
 }
 

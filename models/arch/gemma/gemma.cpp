@@ -64,8 +64,8 @@ static void build(Builder& b) {
   const bool first = h.architecture() == "gemma", embeds = h.architecture() == "gemma-embedding";
   const auto attention = first ? gemma1 : muse ? muse_glimmer : third ? gemma3 : embeds ? gemma_embedding : gemma2;
   const ActivationSpec activation = {.activation = {muse ? core::Activation::silu : core::Activation::gelu}};
-  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention(h, il)); },
-           .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il, activation); },
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, attention(h, il)); },
+           .ffn = [&](ValueId x, int64_t il) { return blocks::ffn(b, x, il, activation); },
            .mixer_post_norm = first ? "" : "post_attention_norm",
            .ffn_post_norm = first ? "" : "post_ffw_norm",
            .embedding_scale = muse ? 1 : std::sqrt(static_cast<double>(h.width())),

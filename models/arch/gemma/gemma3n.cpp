@@ -34,27 +34,30 @@ static void build(Builder& b) {
   if (const int64_t active = h.get_int("altup.active_idx", 0); active != 0)
     h.refuse("altup.active_idx", fmt::format("{}", active), "layers that compute a part other than the first are");
   const ValueId embedding = b.embed(std::sqrt(static_cast<double>(h.width())));
-  const ValueId inputs = b.layer_inputs(embedding, h.get_int("embedding_length_per_layer_input", 256));
-  ValueId stream = b.altup_stream(embedding, kParts);
+  const ValueId inputs = blocks::layer_inputs(b, embedding, h.get_int("embedding_length_per_layer_input", 256));
+  ValueId stream = blocks::altup_stream(b, embedding, kParts);
   for (int64_t il = 0; il < h.layers(); ++il) {
     const std::string blk = b.begin_layer(il);
-    ValueId predicted = b.altup_predict(stream, il, kParts);
-    const ValueId first = b.columns(predicted, blk + "altup_active", 0, h.width());
+    ValueId predicted = blocks::altup_predict(b, stream, il, kParts);
+    const ValueId first = blocks::columns(b, predicted, blk + "altup_active", 0, h.width());
     const ValueId normed = b.rms_norm(first, blk + "attn_norm");
-    const ValueId attended = b.rms_norm(b.attention(normed, il, attention_of(h, il)), blk + "post_attention_norm");
-    ValueId x = b.scaled(b.add(b.add(attended, first, blk + "attn_add"), b.laurel(normed, il), blk + "laurel_sum"),
-                         blk + "laurel_scale", std::sqrt(0.5));
+    const ValueId attended =
+        b.rms_norm(blocks::attention(b, normed, il, attention_of(h, il)), blk + "post_attention_norm");
+    ValueId x =
+        b.scaled(b.add(b.add(attended, first, blk + "attn_add"), blocks::laurel(b, normed, il), blk + "laurel_sum"),
+                 blk + "laurel_scale", std::sqrt(0.5));
     if (il + 1 == h.layers()) { // only tokens with wanted logits continue
       x = b.gather(x);
       predicted = b.gather(predicted);
     }
     const ValueId ffn_input = b.rms_norm(x, blk + "ffn_norm");
-    const ValueId hidden = il < kSparse ? b.sparse_ffn(ffn_input, il, kDeviations)
-                                        : b.ffn(ffn_input, il, {.activation = {core::Activation::gelu}});
+    const ValueId hidden = il < kSparse ? blocks::sparse_ffn(b, ffn_input, il, kDeviations)
+                                        : blocks::ffn(b, ffn_input, il, {.activation = {core::Activation::gelu}});
     const ValueId computed = b.add(b.rms_norm(hidden, blk + "post_ffw_norm"), x, blk + "ffn_add");
-    stream = b.altup_layer_input(b.altup_correct(predicted, computed, il, kParts), inputs, il, kParts);
+    stream =
+        blocks::altup_layer_input(b, blocks::altup_correct(b, predicted, computed, il, kParts), inputs, il, kParts);
   }
-  b.logits(b.altup_mean(stream, kParts), "output_norm", 1, h.get_float("final_logit_softcapping", 30));
+  b.logits(blocks::altup_mean(b, stream, kParts), "output_norm", 1, h.get_float("final_logit_softcapping", 30));
 }
 
 constinit const ArchitectureFile arch::gemma3n = {.build = build};

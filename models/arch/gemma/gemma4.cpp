@@ -32,14 +32,14 @@ static AttentionSpec attention_of(const Hparams& h, int64_t il) {
 static ValueId feed_forward(Builder& b, ValueId x, int64_t il) {
   const std::string blk = fmt::format("blk.{}.", il);
   const ActivationSpec activation = {.activation = {core::Activation::gelu}};
-  const ValueId dense = b.ffn(b.rms_norm(x, blk + "ffn_norm"), il, activation);
+  const ValueId dense = blocks::ffn(b, b.rms_norm(x, blk + "ffn_norm"), il, activation);
   if (!b.has(blk + "ffn_gate_inp.weight")) return dense;
   const double scale = 1 / std::sqrt(static_cast<double>(b.hparams().width()));
   const ValueId router =
       b.linear(b.rms_norm(x, blk + "ffn_gate_inp.scale", scale), blk + "ffn_gate_inp", b.hparams().experts());
   const RoutingSpec routing = {
       .normalize = true, .gate = core::Gate::softmax, .scale = 1, .router = router, .scales_outputs = true};
-  const ValueId chosen = b.experts(b.rms_norm(x, blk + "pre_ffw_norm_2"), il, routing, activation);
+  const ValueId chosen = blocks::experts(b, b.rms_norm(x, blk + "pre_ffw_norm_2"), il, routing, activation);
   return b.add(b.rms_norm(dense, blk + "post_ffw_norm_1"), b.rms_norm(chosen, blk + "post_ffw_norm_2"),
                blk + "ffn_combined");
 }
@@ -47,7 +47,7 @@ static ValueId feed_forward(Builder& b, ValueId x, int64_t il) {
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
   ValueId inputs = -1;
-  b.build({.mixer = [&](ValueId x, int64_t il) { return b.attention(x, il, attention_of(h, il)); },
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, attention_of(h, il)); },
            .ffn = [&](ValueId x, int64_t il) { return feed_forward(b, x, il); },
            .ffn_norm = {},
            .mixer_post_norm = "post_attention_norm",
@@ -57,12 +57,12 @@ static void build(Builder& b) {
            .begin =
                [&](ValueId x) {
                  if (const int64_t width = h.get_int("embedding_length_per_layer_input", 0); width != 0)
-                   inputs = b.layer_inputs(x, width);
+                   inputs = blocks::layer_inputs(b, x, width);
                  return x;
                },
            .end_layer =
                [&](ValueId x, int64_t il) {
-                 if (inputs >= 0) x = b.add_layer_input(x, inputs, il);
+                 if (inputs >= 0) x = blocks::add_layer_input(b, x, inputs, il);
                  const std::string scale = fmt::format("blk.{}.layer_output_scale.weight", il);
                  return b.has(scale) ? b.scaled_by(x, scale) : x;
                }});

@@ -18,13 +18,13 @@ static void build(Builder& b) {
   // The converter stores a tenth of the multiplier. DeepSeek's own models also apply it in rope, where it cancels out.
   const double multiplier = h.get_float("rope.scaling.yarn_log_multiplier", 0) / 0.1;
   const bool cancels = h.architecture() == "deepseek2" && multiplier != 0;
-  LatentSpec attention = b.latent_spec(multiplier, cancels ? multiplier : 1);
+  LatentSpec attention = blocks::latent_spec(b, multiplier, cancels ? multiplier : 1);
   if (const double scale = h.get_float("attention.temperature_scale", 0); scale != 0)
     attention.position_scale = {static_cast<float>(scale), h.positive_int("attention.temperature_length", kMaxContext)};
   RoutingSpec routing = {.normalize = h.get_bool("expert_weights_norm", false), .selection_bias = true, .shared = true};
   if (h.get_int("expert_gating_func", 0) == 0) routing.gate = unnamed_gate(h);
-  b.build({.mixer = [&](ValueId x, int64_t il) { return b.latent_attention(x, il, attention); },
-           .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); },
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::latent_attention(b, x, il, attention); },
+           .ffn = [&](ValueId x, int64_t il) { return blocks::feed_forward(b, x, il, routing); },
            .drafts = h.architecture() == "deepseek2" ? Drafts::normed : Drafts::none});
 }
 

@@ -11,7 +11,7 @@ static void build(Builder& b) {
   const bool glm = h.architecture() == "glm-dsa";
   h.get_int("expert_shared_count", 0);
   // The converter stores a tenth of the multiplier.
-  LatentSpec attention = b.latent_spec(glm ? 0 : h.get_float("rope.scaling.yarn_log_multiplier", 0) / 0.1, 1);
+  LatentSpec attention = blocks::latent_spec(b, glm ? 0 : h.get_float("rope.scaling.yarn_log_multiplier", 0) / 0.1, 1);
   attention.index_rope = glm ? Rope::adjacent : Rope::split;
   attention.index_epsilon = glm ? 0 : 1e-6;
   RoutingSpec routing = {.normalize = h.get_bool("expert_weights_norm", false), .selection_bias = true, .shared = true};
@@ -26,10 +26,10 @@ static void build(Builder& b) {
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
                  attention.sees = sees(il);
-                 if (attention.sees != LatentSpec::AttendedPositions::own_choice) b.skip_indexer(il);
-                 return b.latent_attention(x, il, attention);
+                 if (attention.sees != LatentSpec::AttendedPositions::own_choice) blocks::skip_indexer(b, il);
+                 return blocks::latent_attention(b, x, il, attention);
                },
-           .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); },
+           .ffn = [&](ValueId x, int64_t il) { return blocks::feed_forward(b, x, il, routing); },
            .drafts = Drafts::normed});
 }
 

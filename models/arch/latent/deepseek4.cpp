@@ -20,9 +20,9 @@ static void build(Builder& b) {
     activation.limit_of_experts = static_cast<float>(of_experts);
     routing.by_token = il < by_table;
     b.skip(fmt::format("blk.{}.exp_probs_b_vl.bias", il));
-    return b.experts(x, il, routing, activation);
+    return blocks::experts(b, x, il, routing, activation);
   };
-  b.build({.mixer = [&](ValueId x, int64_t il) { return b.compressed_attention(x, il); },
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::compressed_attention(b, x, il); },
            .ffn = feed_forward,
            .hyper_connections = HyperConnections::mixing_to_gates});
 }

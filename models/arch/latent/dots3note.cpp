@@ -21,9 +21,9 @@ static void build(Builder& b) {
   chooses.index_epsilon = 1e-6;
   const RoutingSpec routing = {
       .normalize = h.get_bool("expert_weights_norm", false), .selection_bias = true, .shared = true};
-  b.build(
-      {.mixer = [&](ValueId x, int64_t il) { return b.latent_attention(x, il, h.slides(il, 1) ? slides : chooses); },
-       .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, routing); }});
+  b.build({.mixer = [&](ValueId x,
+                        int64_t il) { return blocks::latent_attention(b, x, il, h.slides(il, 1) ? slides : chooses); },
+           .ffn = [&](ValueId x, int64_t il) { return blocks::feed_forward(b, x, il, routing); }});
 }
 
 constinit const ArchitectureFile arch::dots3note = {.build = build};

@@ -16,11 +16,11 @@ static void build(Builder& b) {
   RoutingSpec routing = {.normalize = h.get_bool("expert_weights_norm", false), .selection_bias = true, .shared = true};
   if (h.get_int("expert_gating_func", 0) == 0) routing.gate = core::Gate::sigmoid;
   const auto mixer = [&](ValueId x, int64_t il) {
-    if (!h.has_attention(il)) return b.kimi_delta(x, il, 1e-6f);
+    if (!h.has_attention(il)) return blocks::kimi_delta(b, x, il, 1e-6f);
     const bool own = h.layer_int("attention.indexer.types", il, 1) != 0;
     attention.sees = own ? LatentSpec::AttendedPositions::own_choice : LatentSpec::AttendedPositions::last_choice;
-    if (!own) b.skip_indexer(il);
-    return b.latent_attention(x, il, attention);
+    if (!own) blocks::skip_indexer(b, il);
+    return blocks::latent_attention(b, x, il, attention);
   };
   const auto feed_forward = [&](ValueId x, int64_t il) {
     const double of_experts = h.layer_float("swiglu_clamp_exp", il, 0),
@@ -28,7 +28,7 @@ static void build(Builder& b) {
     ActivationSpec activation;
     activation.activation.limit = static_cast<float>(limit);
     activation.limit_of_experts = static_cast<float>(of_experts);
-    return b.feed_forward(x, il, routing, activation);
+    return blocks::feed_forward(b, x, il, routing, activation);
   };
   b.build({.mixer = mixer, .ffn = feed_forward, .hyper_connections = HyperConnections::mixing});
 }

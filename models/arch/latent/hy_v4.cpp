@@ -19,12 +19,12 @@ static void build(Builder& b) {
     attention.sees = !chooses ? LatentSpec::AttendedPositions::all
                      : own    ? LatentSpec::AttendedPositions::own_choice
                               : LatentSpec::AttendedPositions::last_choice;
-    return b.latent_attention(x, il, attention);
+    return blocks::latent_attention(b, x, il, attention);
   };
   const auto feed_forward = [&](ValueId x, int64_t il) {
     ActivationSpec activation;
     activation.limit_of_experts = static_cast<float>(h.layer_float("swiglu_clamp_exp", il, 0));
-    return b.feed_forward(x, il, routing, activation);
+    return blocks::feed_forward(b, x, il, routing, activation);
   };
   b.build({.mixer = mixer, .ffn = feed_forward, .hyper_connections = HyperConnections::independent});
 }

@@ -22,24 +22,26 @@ static void build(Builder& b) {
     h.refuse("activation.situ_beta", fmt::format("{}", activation.situ_cap), "caps of this size are");
 
   std::optional<ValueId> kept;
-  const auto mean = [&](ValueId x, const std::string& scores) { return kept ? b.mix_residuals(*kept, x, scores) : x; };
+  const auto mean = [&](ValueId x, const std::string& scores) {
+    return kept ? blocks::mix_residuals(b, *kept, x, scores) : x;
+  };
   ValueId x = b.embed();
   for (int64_t il = 0; il < h.layers(); ++il) {
     const std::string blk = b.begin_layer(il);
     if (!kept) b.skip(blk + "attn_res_score.weight");
     const ValueId input = b.rms_norm(mean(x, blk + "attn_res_score"), blk + "attn_norm");
     const LatentSpec attention = {.rope = Rope::none, .gate = b.has(blk + "attn_gate.weight")};
-    const ValueId mixed =
-        h.has_attention(il) ? b.latent_attention(input, il, attention) : b.kimi_delta(input, il, h.norm_epsilon());
+    const ValueId mixed = h.has_attention(il) ? blocks::latent_attention(b, input, il, attention)
+                                              : blocks::kimi_delta(b, input, il, h.norm_epsilon());
     const bool keeps = every > 0 && il % every == 0;
-    if (keeps) kept = b.keep_residual(kept, x, blk + "kept");
+    if (keeps) kept = blocks::keep_residual(b, kept, x, blk + "kept");
     x = keeps ? mixed : b.add(x, mixed, blk + "attn_add");
     if (il + 1 == h.layers()) {
       x = b.gather(x);
       if (kept) kept = b.gather(*kept);
     }
     const ValueId ffn_input = b.rms_norm(mean(x, blk + "ffn_res_score"), blk + "ffn_norm");
-    x = b.add(x, b.feed_forward(ffn_input, il, routing, activation), blk + "ffn_add");
+    x = b.add(x, blocks::feed_forward(b, ffn_input, il, routing, activation), blk + "ffn_add");
   }
   b.logits(mean(x, "output_res_score"));
 }

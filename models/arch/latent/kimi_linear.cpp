@@ -17,17 +17,17 @@ static void build(Builder& b) {
   RoutingSpec routing = {.normalize = true, .selection_bias = true, .shared = true};
   if (ling) routing.normalize = h.get_bool("expert_weights_norm", false);
   const auto feed_forward = [&](ValueId x, int64_t il) {
-    if (!ling) return b.feed_forward(x, il, routing);
+    if (!ling) return blocks::feed_forward(b, x, il, routing);
     ActivationSpec activation;
     activation.activation.limit = static_cast<float>(h.layer_float("swiglu_clamp_shexp", il, 0));
     activation.activation.limits_activated = true;
     activation.limit_of_experts = static_cast<float>(h.layer_float("swiglu_clamp_exp", il, 0));
-    return b.feed_forward(x, il, routing, activation);
+    return blocks::feed_forward(b, x, il, routing, activation);
   };
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
-                 return h.has_attention(il) ? b.latent_attention(x, il, attention)
-                                            : b.kimi_delta(x, il, h.norm_epsilon(), ling);
+                 return h.has_attention(il) ? blocks::latent_attention(b, x, il, attention)
+                                            : blocks::kimi_delta(b, x, il, h.norm_epsilon(), ling);
                },
            .ffn = feed_forward});
 }

@@ -12,10 +12,10 @@ static void build(Builder& b) {
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
                  const ValueId attended =
-                     b.attention(x, il, {.rope = Rope::split, .rope_factors = false, .output_bias = false});
-                 return b.add(attended, b.mamba2(x, il), fmt::format("blk.{}.mixer_add", il));
+                     blocks::attention(b, x, il, {.rope = Rope::split, .rope_factors = false, .output_bias = false});
+                 return b.add(attended, blocks::mamba2(b, x, il), fmt::format("blk.{}.mixer_add", il));
                },
-           .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); }});
+           .ffn = [&](ValueId x, int64_t il) { return blocks::ffn(b, x, il); }});
 }
 
 static constexpr TensorRule kTensors[] = {

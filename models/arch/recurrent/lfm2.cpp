@@ -11,9 +11,12 @@ static void build(Builder& b) {
   AttentionSpec attention = {.rope = Rope::split, .qk_norm = true};
   if (h.architecture() == "lfm2") attention.window = h.get_int("attention.sliding_window", 0);
   b.build(
-      {.mixer = [&](ValueId x,
-                    int64_t il) { return h.has_attention(il) ? b.attention(x, il, attention) : b.short_conv(x, il); },
-       .ffn = [&](ValueId x, int64_t il) { return b.feed_forward(x, il, {.normalize = true, .selection_bias = true}); },
+      {.mixer =
+           [&](ValueId x, int64_t il) {
+             return h.has_attention(il) ? blocks::attention(b, x, il, attention) : blocks::short_conv(b, x, il);
+           },
+       .ffn = [&](ValueId x,
+                  int64_t il) { return blocks::feed_forward(b, x, il, {.normalize = true, .selection_bias = true}); },
        .output_norm = "token_embd_norm"});
 }
 

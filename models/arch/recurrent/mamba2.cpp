@@ -7,7 +7,7 @@ namespace ridge::models {
 using core::ValueId;
 
 static void build(Builder& b) {
-  b.build({.mixer = [&](ValueId x, int64_t il) { return b.mamba2(x, il); }});
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::mamba2(b, x, il); }});
 }
 
 static constexpr TensorRule kTensors[] = {

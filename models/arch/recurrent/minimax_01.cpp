@@ -20,11 +20,11 @@ static void build(Builder& b) {
     const std::string blk = b.begin_layer(il);
     ValueId normed = b.rms_norm(x, blk + "attn_norm");
     const double pace = 1 - static_cast<double>(il) / static_cast<double>(std::max<int64_t>(1, layers - 1)) + 1e-5;
-    ValueId y =
-        h.is_recurrent(il, kInterval) ? b.lightning_attention(normed, il, pace) : b.attention(normed, il, attention);
+    ValueId y = h.is_recurrent(il, kInterval) ? blocks::lightning_attention(b, normed, il, pace)
+                                              : blocks::attention(b, normed, il, attention);
     if (il + 1 == layers) y = b.gather(y), normed = b.gather(normed);
     normed = b.rms_norm(b.add(y, normed, blk + "attn_add", residual), blk + "ffn_norm");
-    x = b.add(b.experts(normed, il, routing), normed, blk + "ffn_add", residual);
+    x = b.add(blocks::experts(b, normed, il, routing), normed, blk + "ffn_add", residual);
   }
   b.logits(x);
 }

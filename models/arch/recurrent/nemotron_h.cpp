@@ -9,22 +9,22 @@ using core::ValueId;
 // Nemotron 3 has experts, which may read a narrower input.
 static ValueId feed_forward(Builder& b, ValueId x, int64_t il) {
   const ActivationSpec activation = {.activation = {core::Activation::relu_squared}, .gated = false};
-  if (b.hparams().experts() == 0) return b.ffn(x, il, activation);
+  if (b.hparams().experts() == 0) return blocks::ffn(b, x, il, activation);
   b.hparams().get_int("expert_shared_count", 0);
-  return b.experts(x, il,
-                   {.normalize = b.hparams().get_bool("expert_weights_norm", false),
-                    .gate = core::Gate::sigmoid,
-                    .selection_bias = true,
-                    .shared = true,
-                    .latent = true},
-                   activation);
+  return blocks::experts(b, x, il,
+                         {.normalize = b.hparams().get_bool("expert_weights_norm", false),
+                          .gate = core::Gate::sigmoid,
+                          .selection_bias = true,
+                          .shared = true,
+                          .latent = true},
+                         activation);
 }
 
 static void build(Builder& b) {
   // The numbers of heads and hidden elements tell a layer's kind.
   b.build({.mixer = [&](ValueId x, int64_t il) {
     if (b.hparams().layer_int("feed_forward_length", il) != 0) return feed_forward(b, x, il);
-    return b.hparams().has_attention(il) ? b.attention(x, il, {}) : b.mamba2(x, il);
+    return b.hparams().has_attention(il) ? blocks::attention(b, x, il, {}) : blocks::mamba2(b, x, il);
   }});
 }
 

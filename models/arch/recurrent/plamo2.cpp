@@ -9,12 +9,13 @@ using core::ValueId;
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
   const AttentionSpec attention = {.rope = Rope::split, .qk_norm = true, .rope_factors = false};
-  b.build(
-      {.mixer = [&](ValueId x,
-                    int64_t il) { return h.has_attention(il) ? b.attention(x, il, attention) : b.plamo_mamba(x, il); },
-       .ffn = [&](ValueId x, int64_t il) { return b.ffn(x, il); },
-       .mixer_post_norm = "post_attention_norm",
-       .ffn_post_norm = "post_ffw_norm"});
+  b.build({.mixer =
+               [&](ValueId x, int64_t il) {
+                 return h.has_attention(il) ? blocks::attention(b, x, il, attention) : blocks::plamo_mamba(b, x, il);
+               },
+           .ffn = [&](ValueId x, int64_t il) { return blocks::ffn(b, x, il); },
+           .mixer_post_norm = "post_attention_norm",
+           .ffn_post_norm = "post_ffw_norm"});
 }
 
 constinit const ArchitectureFile arch::plamo2 = {.build = build};

@@ -12,13 +12,15 @@ static void build(Builder& b) {
       .rope = Rope::split, .qk_norm = true, .rope_axes = RopeAxes::interleaved, .output_gate = true};
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
-                 return b.hparams().is_recurrent(il) ? b.delta_net(x, il, false) : b.attention(x, il, attention);
+                 return b.hparams().is_recurrent(il) ? blocks::delta_net(b, x, il, false)
+                                                     : blocks::attention(b, x, il, attention);
                },
            .ffn =
                [&](ValueId x, int64_t il) {
                  return b.hparams().experts() == 0
-                            ? b.ffn(x, il)
-                            : b.experts(x, il, {.normalize = true, .gate = core::Gate::softmax, .shared = true});
+                            ? blocks::ffn(b, x, il)
+                            : blocks::experts(b, x, il,
+                                              {.normalize = true, .gate = core::Gate::softmax, .shared = true});
                },
            .ffn_norm = "post_attention_norm",
            .drafts = Drafts::normed});

@@ -11,11 +11,12 @@ static void build(Builder& b) {
   const AttentionSpec attention = {.rope = Rope::split, .qk_norm = true, .output_gate = true};
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
-                 return b.hparams().is_recurrent(il) ? b.delta_net(x, il, true) : b.attention(x, il, attention);
+                 return b.hparams().is_recurrent(il) ? blocks::delta_net(b, x, il, true)
+                                                     : blocks::attention(b, x, il, attention);
                },
            .ffn =
                [&](ValueId x, int64_t il) {
-                 return b.experts(x, il, {.normalize = true, .gate = core::Gate::softmax, .shared = true});
+                 return blocks::experts(b, x, il, {.normalize = true, .gate = core::Gate::softmax, .shared = true});
                },
            .ffn_norm = "post_attention_norm",
            .drafts = Drafts::normed});

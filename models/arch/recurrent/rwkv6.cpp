@@ -13,8 +13,8 @@ static void build(Builder& b) {
   const int64_t halved_every = h.get_int("rescale_every_n_layers", 0);
   if (const int64_t shifts = h.get_int("token_shift_count", 2); shifts != 2)
     h.refuse("token_shift_count", std::to_string(shifts), "other numbers than 2 are");
-  b.build({.mixer = [&](ValueId x, int64_t il) { return b.time_mix(x, il); },
-           .ffn = [&](ValueId x, int64_t il) { return b.channel_mix(x, il, true); },
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::time_mix(b, x, il); },
+           .ffn = [&](ValueId x, int64_t il) { return blocks::channel_mix(b, x, il, true); },
            .ffn_norm = "attn_norm_2",
            .layer_norms = true,
            .ffn_has_state = true,

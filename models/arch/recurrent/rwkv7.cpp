@@ -16,11 +16,11 @@ static void build(Builder& b) {
   Builder::Model model = {
       .mixer =
           [&](ValueId x, int64_t il) {
-            const auto [mixed, first] = b.time_mix7(x, values, il);
+            const auto [mixed, first] = blocks::time_mix7(b, x, values, il);
             values = first;
             return mixed;
           },
-      .ffn = [&](ValueId x, int64_t il) { return own ? b.channel_mix(x, il, false) : b.ffn(x, il); },
+      .ffn = [&](ValueId x, int64_t il) { return own ? blocks::channel_mix(b, x, il, false) : blocks::ffn(b, x, il); },
       .ffn_norm = own ? "attn_norm_2" : "ffn_norm",
       .layer_norms = own,
       .norm_biases = true,

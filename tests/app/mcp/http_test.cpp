@@ -268,6 +268,29 @@ TEST_CASE("an MCP server's address stands in a list or an option, its token ther
   CHECK(parse_mcp_server("my.docs=https://example.org/mcp").headers.empty());
 }
 
+TEST_CASE("a token goes over plain HTTP only to this machine, or where that is allowed") {
+  const auto problem = [](const std::string& url, bool plain = false) -> std::string {
+    try {
+      mcp_servers({.files = {}, .servers = {"web=" + url}, .plain_http = plain});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(problem("http://example.org/mcp").empty()); // has no token
+  ::setenv("RIDGE_MCP_TOKEN_WEB", "open", 1);
+  for (const char* local : {"http://localhost/mcp", "http://localhost:3000", "http://127.0.0.1:1/a?b",
+                            "http://[::1]:1/", "https://example.org/mcp"})
+    CHECK_MESSAGE(problem(local).empty(), local);
+  for (const char* other : {"http://example.org/mcp", "http://127.0.0.1.example.org/", "http://localhost@example.org/",
+                            "http://localhost.example.org", "http://192.168.0.2:80/mcp", "http://localhost:3000@b.org"})
+    CHECK_MESSAGE(problem(other).find("--mcp-plain-http") != std::string::npos, other);
+  CHECK(problem("http://example.org/mcp", true).empty());
+  ::unsetenv("RIDGE_MCP_TOKEN_WEB");
+  CHECK(problem("http://me:secret@example.org/").find("secret") == std::string::npos);
+  CHECK(problem("http://me:secret@example.org/").find("unencrypted") != std::string::npos);
+}
+
 TEST_CASE("a chat has the tools of an MCP server over HTTP") {
   WebServer server;
   const tests::Result talk = tests::run(

@@ -8,9 +8,9 @@
 #include <filesystem>
 
 using namespace ridge;
-using core::EngineState;
+using api::EngineState;
 using tests::eventually;
-namespace intent = core::intent;
+namespace intent = api::intent;
 
 namespace {
 
@@ -30,7 +30,7 @@ class Engine {
   explicit Engine(app::WindowSetup s) : engine(std::move(s), [] {}) {
     REQUIRE(eventually([&] { return now()->model && now()->state == EngineState::idle; }));
   }
-  std::shared_ptr<const core::Snapshot> now() const { return engine.snapshot(); }
+  std::shared_ptr<const api::Snapshot> now() const { return engine.snapshot(); }
   void say(const std::string& text) {
     const size_t messages = now()->messages.size();
     const uint64_t errors = now()->error_number;
@@ -53,10 +53,11 @@ std::string copy_of_tiny(const tests::TemporaryFolder& folder) {
 class Vanishing : public core::Executor {
  public:
   Vanishing(std::unique_ptr<core::Executor> inner, std::atomic<bool>& gone) : inner_(std::move(inner)), gone_(gone) {}
-  void forward(const core::Batch& batch) override {
+  void submit(const core::Batch& batch, const core::Choosing& choosing) override {
     if (gone_) throw kernels::cuda::DeviceFailed("CUDA: cudaGraphLaunch failed: device is lost");
-    inner_->forward(batch);
+    inner_->submit(batch, choosing);
   }
+  std::span<const int32_t> wait() override { return inner_->wait(); }
   std::span<const float> logits(int64_t i) override { return inner_->logits(i); }
   const core::ExecutorConfig& config() const override { return inner_->config(); }
   std::string_view description() const override { return "a GPU"; }
@@ -139,12 +140,12 @@ TEST_CASE("a question that fails, be it new, edited or asked again, leaves the c
   Engine e(on_vanishing_gpu(gone));
   e.say("hello");
   e.say("and then?");
-  const std::vector<core::ChatMessage> before = e.now()->messages;
+  const std::vector<api::ChatMessage> before = e.now()->messages;
   REQUIRE(before.size() == 4);
   gone = true;
-  for (const core::Intent& failing :
-       {core::Intent(intent::Send{"more"}), core::Intent(intent::EditAndResend{0, "good bye"}),
-        core::Intent(intent::Regenerate{})}) {
+  for (const api::Intent& failing :
+       {api::Intent(intent::Send{"more"}), api::Intent(intent::EditAndResend{0, "good bye"}),
+        api::Intent(intent::Regenerate{})}) {
     CAPTURE(failing.index());
     const uint64_t errors = e.now()->error_number;
     e.engine.send(failing);
@@ -169,8 +170,8 @@ TEST_CASE("the lab compares formats with histograms of their errors, and pieces 
     const auto& t = e.now()->tensor;
     return t && t->formats_to_try > 0 && static_cast<int>(t->formats.size()) == t->formats_to_try;
   }));
-  const core::TensorStudy study = *e.now()->tensor;
-  const auto find = [&](const std::string& name) -> const core::TensorStudy::Format& {
+  const api::TensorStudy study = *e.now()->tensor;
+  const auto find = [&](const std::string& name) -> const api::TensorStudy::Format& {
     for (const auto& f : study.formats)
       if (f.name == name) return f;
     FAIL("no " << name);
@@ -191,7 +192,7 @@ TEST_CASE("the lab compares formats with histograms of their errors, and pieces 
 
   e.engine.send(intent::StudySlice{"blk.0.ffn_up.weight", "Q4_K", 3, 100});
   REQUIRE(eventually([&] { return e.now()->slice != nullptr; }));
-  const core::SliceStudy slice = *e.now()->slice;
+  const api::SliceStudy slice = *e.now()->slice;
   CHECK(slice.first_row == 3);
   CHECK(slice.first_col == 100);
   CHECK(slice.bits.size() == slice.original.size());
@@ -204,7 +205,7 @@ TEST_CASE("the lab compares formats with histograms of their errors, and pieces 
 
   e.engine.send(intent::StudyBlock{"blk.0.ffn_up.weight", "Q4_K", 1});
   REQUIRE(eventually([&] { return e.now()->block != nullptr; }));
-  const core::BlockStudy block = *e.now()->block;
+  const api::BlockStudy block = *e.now()->block;
   REQUIRE(block.levels.size() == 16);
   for (size_t i = 0; i < block.weights.size(); ++i) {
     CHECK(block.levels[i / 16].size() == 16);
@@ -215,7 +216,7 @@ TEST_CASE("the lab compares formats with histograms of their errors, and pieces 
 TEST_CASE("a model made by a job is opened and becomes a recent file") {
   const tests::TemporaryFolder folder;
   Engine e(setup());
-  core::QuantizeRequest request;
+  api::QuantizeRequest request;
   request.input = tests::tiny_model();
   request.output = folder / "small.gguf";
   request.type = "Q8_0";

@@ -6,14 +6,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 
 using namespace ridge;
 using namespace ridge::tests;
 using json = nlohmann::ordered_json;
-namespace intent = core::intent;
+namespace intent = api::intent;
 
 namespace {
 
@@ -32,12 +34,11 @@ struct Watched : WatchedEngine {
   void ask(const std::string& text) {
     const size_t before = now()->messages.size();
     engine.send(intent::Send{text});
-    until(
-        [&](const core::Snapshot& s) { return s.messages.size() == before + 2 && s.state == core::EngineState::idle; });
+    until([&](const api::Snapshot& s) { return s.messages.size() == before + 2 && s.state == api::EngineState::idle; });
   }
 };
 
-std::vector<std::string> titles(const core::Snapshot& s) {
+std::vector<std::string> titles(const api::Snapshot& s) {
   std::vector<std::string> result;
   for (const auto& row : *s.conversations) result.push_back(row.title);
   return result;
@@ -57,7 +58,7 @@ TEST_CASE("conversations are kept in files, listed with the newest first, opened
     CHECK(!first_answer.empty());
     w.engine.send(intent::SetSystemPrompt{"Be brief."});
     w.engine.send(intent::NewConversation{});
-    w.until([](const core::Snapshot& s) { return s.messages.empty(); });
+    w.until([](const api::Snapshot& s) { return s.messages.empty(); });
     w.ask("What is a super-block made of, and why would anyone care about that?");
     CHECK(titles(*w.now()) == std::vector<std::string>{"What is a super-block made of, and why w…", "What is Q4_K?"});
   }
@@ -65,7 +66,7 @@ TEST_CASE("conversations are kept in files, listed with the newest first, opened
   REQUIRE(w.now()->conversations->size() == 2);
   const std::string id = w.now()->conversations->at(1).id;
   w.engine.send(intent::OpenConversation{id});
-  w.until([&](const core::Snapshot& s) { return s.conversation == id; });
+  w.until([&](const api::Snapshot& s) { return s.conversation == id; });
   REQUIRE(w.now()->messages.size() == 2);
   CHECK(w.now()->messages[0].text == "What is Q4_K?");
   CHECK(w.now()->messages[1].text == first_answer);
@@ -74,12 +75,12 @@ TEST_CASE("conversations are kept in files, listed with the newest first, opened
   CHECK(titles(*w.now())[0] == "What is Q4_K?");
 
   w.engine.send(intent::RenameConversation{id, "K-quants"});
-  w.until([](const core::Snapshot& s) { return titles(s)[0] == "K-quants"; });
+  w.until([](const api::Snapshot& s) { return titles(s)[0] == "K-quants"; });
   w.engine.send(intent::DeleteConversation{w.now()->conversations->at(1).id});
-  w.until([](const core::Snapshot& s) { return s.conversations->size() == 1; });
+  w.until([](const api::Snapshot& s) { return s.conversations->size() == 1; });
   CHECK(w.now()->messages.size() == 4);
   w.engine.send(intent::DeleteConversation{id});
-  w.until([](const core::Snapshot& s) { return s.conversations->empty() && s.messages.empty(); });
+  w.until([](const api::Snapshot& s) { return s.conversations->empty() && s.messages.empty(); });
   CHECK(std::filesystem::is_empty(files));
   CHECK(w.now()->error == "");
 }
@@ -100,15 +101,57 @@ TEST_CASE("each model brings the sampling it recommends, and what the user chose
   core::SamplerParams params = w.now()->sampling;
   params.top_k = 9;
   w.engine.send(intent::SetSampling{params, 24});
-  w.until([](const core::Snapshot& s) { return s.sampling.top_k == 9; });
+  w.until([](const api::Snapshot& s) { return s.sampling.top_k == 9; });
   w.engine.send(intent::OpenModel{""});
-  w.until([](const core::Snapshot& s) { return s.model && s.model->built_in && s.state == core::EngineState::idle; });
+  w.until([](const api::Snapshot& s) { return s.model && s.model->built_in && s.state == api::EngineState::idle; });
   CHECK(w.now()->sampling.temp == core::SamplerParams{}.temp);
   CHECK(w.now()->sampling.top_k == 9);
   w.engine.send(intent::OpenModel{folder / "recommends.gguf"});
-  w.until([](const core::Snapshot& s) { return s.model && !s.model->built_in && s.state == core::EngineState::idle; });
+  w.until([](const api::Snapshot& s) { return s.model && !s.model->built_in && s.state == api::EngineState::idle; });
   CHECK(w.now()->sampling.temp == 0.5f);
   CHECK(w.now()->sampling.top_k == 9);
+}
+
+TEST_CASE("a diffusion model's answer is seen while it forms") {
+  const TemporaryFolder folder;
+  TinyModel model;
+  model.architecture = "llada";
+  model.controls = {"<|mask|>"};
+  constexpr uint32_t kMask = 5 + 256 + 1 + 94 + 7;
+  model.further.set("tokenizer.ggml.mask_token_id", kMask);
+  model.write(folder / "llada.gguf");
+  app::WindowSetup setup = guide_setup();
+  setup.model.model = folder / "llada.gguf";
+  setup.remember_files = false;
+  std::mutex mutex;
+  std::vector<api::Snapshot> forming;
+  std::atomic<app::WindowEngine*> made = nullptr;
+  app::WindowEngine engine(std::move(setup), [&] {
+    const app::WindowEngine* now = made;
+    if (!now || now->snapshot()->messages.empty() || now->snapshot()->messages.back().forming.empty()) return;
+    const std::lock_guard lock(mutex);
+    forming.push_back(*now->snapshot());
+  });
+  made = &engine;
+  const auto idle = [&](size_t messages) {
+    return eventually([&] {
+      const auto s = engine.snapshot();
+      return s->model && s->state == api::EngineState::idle && s->messages.size() == messages;
+    });
+  };
+  REQUIRE(idle(0));
+  engine.send(intent::Send{"Hello"});
+  REQUIRE(idle(2));
+  const api::ChatMessage answer = engine.snapshot()->messages.back();
+  CHECK(answer.forming.empty());
+  REQUIRE(answer.facts);
+  CHECK(answer.facts->tokens <= 24);
+  CHECK(answer.facts->bytes_per_s > 0);
+  const std::lock_guard lock(mutex);
+  REQUIRE_FALSE(forming.empty());
+  CHECK(forming.front().messages.back().forming.find("\u2591") != std::string::npos);
+  CHECK(forming.front().state == api::EngineState::writing);
+  CHECK(forming.front().speed.answer_tokens > 0); // places that are decided
 }
 
 TEST_CASE("a damaged conversation is reported and left as it is, and the others are there") {
@@ -134,7 +177,7 @@ TEST_CASE("a damaged conversation is reported and left as it is, and the others 
 
 TEST_CASE("two windows in one conversation: neither loses what the other one wrote") {
   const TemporaryFolder folder;
-  const auto said = [](const core::Snapshot& s) {
+  const auto said = [](const api::Snapshot& s) {
     std::vector<std::string> questions;
     for (const auto& m : s.messages)
       if (m.user) questions.push_back(m.text);
@@ -143,7 +186,7 @@ TEST_CASE("two windows in one conversation: neither loses what the other one wro
   const auto open = [](Watched& w, const std::string& id) {
     w.engine.send(intent::NewConversation{});
     w.engine.send(intent::OpenConversation{id});
-    w.until([&](const core::Snapshot& s) { return s.conversation == id && !s.messages.empty(); });
+    w.until([&](const api::Snapshot& s) { return s.conversation == id && !s.messages.empty(); });
   };
   using Texts = std::vector<std::string>;
   Watched first(guide_setup(folder / ""));
@@ -154,7 +197,7 @@ TEST_CASE("two windows in one conversation: neither loses what the other one wro
   second.ask("And Q6_K?");
   CHECK(second.now()->error == "");
   first.ask("And Q8_0?");
-  first.until([](const core::Snapshot& s) { return s.error.find("another window") != s.error.npos; });
+  first.until([](const api::Snapshot& s) { return s.error.find("another window") != s.error.npos; });
   const std::string copy = first.now()->conversation;
   CHECK(copy != id);
   CHECK(first.now()->conversations->size() == 2);
@@ -166,7 +209,7 @@ TEST_CASE("two windows in one conversation: neither loses what the other one wro
   second.ask("And Q5_K?");
   first.engine.send(intent::NewConversation{});
   first.engine.send(intent::RenameConversation{id, "K-quants"}); // with the second window's additions
-  first.until([](const core::Snapshot& s) { return titles(s)[0] == "K-quants"; });
+  first.until([](const api::Snapshot& s) { return titles(s)[0] == "K-quants"; });
   open(first, id);
   CHECK(said(*first.now()) == Texts{"What is Q4_K?", "And Q6_K?", "And Q5_K?"});
 }
@@ -209,7 +252,7 @@ TEST_CASE("a folder that cannot be written to costs a message, not the conversat
   std::ofstream(folder / "file") << "no folder";
   Watched w(guide_setup(folder / "file/conversations"));
   w.ask("What is Q4_K?");
-  w.until([](const core::Snapshot& s) { return !s.error.empty(); });
+  w.until([](const api::Snapshot& s) { return !s.error.empty(); });
   CHECK(w.now()->messages.size() == 2);
   w.ask("And Q6_K?");
   CHECK(w.now()->messages.size() == 4);
@@ -228,7 +271,7 @@ TEST_CASE("each token of an answer comes with the likeliest ones, whose probabil
   Watched w(guide_setup());
   w.ask("What is Q4_K?");
   const auto s = w.now();
-  const core::ChatMessage& answer = s->messages[1];
+  const api::ChatMessage& answer = s->messages[1];
   REQUIRE(answer.choices);
   REQUIRE(!answer.choices->empty());
   uint32_t end = 0;
@@ -249,29 +292,29 @@ TEST_CASE("each token of an answer comes with the likeliest ones, whose probabil
   CHECK(end == answer.text.size());
   w.engine.send(intent::KeepChoices{false});
   w.engine.send(intent::Regenerate{});
-  w.until([](const core::Snapshot& now) { return now.state == core::EngineState::idle && !now.messages[1].choices; });
+  w.until([](const api::Snapshot& now) { return now.state == api::EngineState::idle && !now.messages[1].choices; });
 }
 
 TEST_CASE("a measured step moves the bytes that a predicted one moves, and the roofs bound both") {
   Watched w(guide_setup());
   w.engine.send(intent::MeasureRoofs{});
   w.engine.send(intent::MeasureStep{100});
-  w.until([](const core::Snapshot& s) { return s.roofs && s.measured && s.measured->past == 100; });
-  w.until([](const core::Snapshot& s) { return s.state == core::EngineState::idle; });
+  w.until([](const api::Snapshot& s) { return s.roofs && s.measured && s.measured->past == 100; });
+  w.until([](const api::Snapshot& s) { return s.state == api::EngineState::idle; });
   const auto predict = [&](int64_t past, int64_t streams, const std::string& format) {
     w.engine.send(intent::PredictStep{past, streams, format});
-    w.until([&](const core::Snapshot& s) {
+    w.until([&](const api::Snapshot& s) {
       return s.predicted && s.predicted->past == past && s.predicted->streams == streams &&
              s.predicted->format == format;
     });
     return w.now()->predicted;
   };
-  const auto sum = [](const core::StepRoofline& places, double core::StepRoofline::Op::*what) {
+  const auto sum = [](const api::StepRoofline& places, double api::StepRoofline::Op::*what) {
     double total = 0;
     for (const auto& op : places.ops) total += op.*what;
     return total;
   };
-  using Op = core::StepRoofline::Op;
+  using Op = api::StepRoofline::Op;
   const auto same = predict(100, 1, "");
   const auto measured = w.now()->measured;
   CHECK(sum(*measured, &Op::bytes) == doctest::Approx(sum(*same, &Op::bytes)));
@@ -291,9 +334,9 @@ TEST_CASE("a measured step moves the bytes that a predicted one moves, and the r
   w.ask("What is Q4_K?");
   const std::string answer = w.now()->messages[1].text;
   w.engine.send(intent::MeasureStep{5});
-  w.until([](const core::Snapshot& s) { return s.measured->past == 5; });
+  w.until([](const api::Snapshot& s) { return s.measured->past == 5; });
   w.engine.send(intent::Regenerate{});
   w.engine.send(intent::SetSystemPrompt{"after it"});
-  w.until([](const core::Snapshot& s) { return s.system_prompt == "after it"; });
+  w.until([](const api::Snapshot& s) { return s.system_prompt == "after it"; });
   CHECK(w.now()->messages[1].text == answer);
 }

@@ -7,13 +7,14 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <deque>
 #include <optional>
 
 using namespace ridge;
 
 namespace {
 
-// Takes the given times. With `decodes`, next_token() waits and starts the next token, as on a GPU.
+// Takes the given times. With `decodes`, a token's evaluation starts when the one before ends, as on a GPU.
 class Timed final : public core::Executor {
  public:
   Timed(std::unique_ptr<core::Executor> inner, std::atomic<double>& clock, bool decodes)
@@ -21,23 +22,31 @@ class Timed final : public core::Executor {
 
   static double seconds_of(int64_t position) { return 0.1 + 0.001 * static_cast<double>(position); }
 
-  void forward(const core::Batch& batch) override { clock_ = clock_ + evaluate(batch); }
+  void submit(const core::Batch& batch, const core::Choosing& choosing) override {
+    double ends_at = clock_;
+    if (choosing.chain == core::Chain::resume) {
+      if (!pending_.empty()) ends_at = std::max(ends_at, pending_.back().ends_at);
+      core::Batch known = batch;
+      if (batch.tokens[0] == core::kChosenToken) known.tokens = {&last_chosen_, 1};
+      ends_at += evaluate(known);
+    } else {
+      pending_.clear();
+      clock_ = ends_at += evaluate(batch);
+    }
+    if (choosing.chain == core::Chain::begin) sampler_.emplace(*choosing.samplers[0]);
+    if (choosing.chain == core::Chain::none) return;
+    sampler_->accept(last_chosen_ = sampler_->sample(inner_->logits(0)));
+    pending_.push_back({last_chosen_, ends_at});
+  }
+  std::span<const int32_t> wait() override {
+    if (pending_.empty()) return {};
+    clock_ = std::max(clock_.load(), pending_.front().ends_at);
+    token_ = pending_.front().token;
+    pending_.pop_front();
+    return {&token_, 1};
+  }
+  bool can_chain(const core::SamplerParams&) const override { return decodes_; }
   std::span<const float> logits(int64_t i) override { return inner_->logits(i); }
-  bool start_decoding(const core::Sampler& sampler, int32_t position, int32_t) override {
-    if (!decodes_) return false;
-    sampler_.emplace(sampler);
-    position_ = position;
-    done_at_ = 0;
-    return true;
-  }
-  int32_t next_token(bool ahead) override {
-    clock_ = std::max(clock_.load(), done_at_);
-    const int32_t token = sampler_->sample(inner_->logits(0)), output = 0;
-    sampler_->accept(token);
-    if (ahead) done_at_ = clock_ + evaluate({{&token, 1}, {&position_, 1}, {}, {&output, 1}});
-    position_ += ahead;
-    return token;
-  }
   void load_state(int32_t stream, std::span<const float> state, int64_t position) override {
     inner_->load_state(stream, state, position);
   }
@@ -57,8 +66,12 @@ class Timed final : public core::Executor {
   std::atomic<double>& clock_;
   const bool decodes_;
   std::optional<core::Sampler> sampler_;
-  int32_t position_ = 0;
-  double done_at_ = 0;
+  struct Pending {
+    int32_t token;
+    double ends_at;
+  };
+  std::deque<Pending> pending_;
+  int32_t last_chosen_ = 0, token_ = 0;
 };
 
 struct Machine {
@@ -79,7 +92,7 @@ struct Machine {
 };
 
 // Gauges of an answer, with the prompt's number of tokens.
-core::Speed gauges(Machine& machine, int64_t answer_tokens) {
+api::Speed gauges(Machine& machine, int64_t answer_tokens) {
   app::WindowSetup setup;
   setup.model.device = "cpu";
   setup.model.threads = 1;
@@ -91,11 +104,11 @@ core::Speed gauges(Machine& machine, int64_t answer_tokens) {
   app::WindowEngine engine(std::move(setup), [] {});
   const auto idle = [&] {
     const auto s = engine.snapshot();
-    return s->model && s->state == core::EngineState::idle;
+    return s->model && s->state == api::EngineState::idle;
   };
   REQUIRE(tests::eventually("the guide to be open", idle));
-  engine.send(core::intent::KeepChoices{false});
-  engine.send(core::intent::Send{"What is Q4_K?"});
+  engine.send(api::intent::KeepChoices{false});
+  engine.send(api::intent::Send{"What is Q4_K?"});
   REQUIRE(tests::eventually("the answer", [&] { return engine.snapshot()->messages.size() == 2 && idle(); }));
   CHECK(engine.snapshot()->error == "");
   CHECK(engine.snapshot()->kv.tokens == engine.snapshot()->speed.prompt_tokens + answer_tokens);
@@ -103,7 +116,7 @@ core::Speed gauges(Machine& machine, int64_t answer_tokens) {
 }
 
 measure::BenchRow bench(Machine& machine, int64_t prompt, int64_t generated, int64_t depth) {
-  core::BenchRequest request;
+  api::BenchRequest request;
   request.device = "cpu";
   request.threads = "1";
   request.prompts = std::to_string(prompt);
@@ -128,7 +141,7 @@ TEST_CASE("the gauges say what ridge bench says of the same work") {
     Machine machine;
     machine.decodes = decodes;
     constexpr int64_t kTokens = 100;
-    const core::Speed speed = gauges(machine, kTokens + 1); // the prompt gives the first token
+    const api::Speed speed = gauges(machine, kTokens + 1); // the prompt gives the first token
     CHECK(speed.answer_tokens == kTokens);
     double seconds = 0;
     for (int64_t i = 0; i < kTokens; ++i) seconds += Timed::seconds_of(speed.prompt_tokens + i);

@@ -11,7 +11,7 @@
 
 using namespace ridge;
 using namespace ridge::tests;
-namespace intent = core::intent;
+namespace intent = api::intent;
 
 namespace {
 
@@ -39,29 +39,29 @@ struct WatchedPictures : WatchedEngine {
   void add(const std::string& path) {
     const size_t before = now()->pictures.size();
     engine.send(intent::AddPicture{path});
-    until([&](const core::Snapshot& s) {
+    until([&](const api::Snapshot& s) {
       return s.pictures.size() == before + 1 && facts(s, s.pictures.back()).seconds > 0 &&
-             s.state == core::EngineState::idle;
+             s.state == api::EngineState::idle;
     });
   }
-  void send(core::Intent wanted) {
+  void send(api::Intent wanted) {
     engine.send(std::move(wanted));
     const std::string mark = std::to_string(++done_); // intents run in order
     engine.send(intent::SetSystemPrompt{mark});
-    until([&](const core::Snapshot& s) { return s.system_prompt == mark && s.state == core::EngineState::idle; });
+    until([&](const api::Snapshot& s) { return s.system_prompt == mark && s.state == api::EngineState::idle; });
     engine.send(intent::SetSystemPrompt{""});
-    until([&](const core::Snapshot& s) { return s.system_prompt.empty() && s.state == core::EngineState::idle; });
+    until([&](const api::Snapshot& s) { return s.system_prompt.empty() && s.state == api::EngineState::idle; });
   }
-  std::string error_of(core::Intent wanted, std::optional<core::Intent> then = {}) {
+  std::string error_of(api::Intent wanted, std::optional<api::Intent> then = {}) {
     const uint64_t before = now()->error_number;
     engine.send(std::move(wanted));
     if (then) engine.send(std::move(*then));
-    until([&](const core::Snapshot& s) { return s.error_number > before && s.state == core::EngineState::idle; });
+    until([&](const api::Snapshot& s) { return s.error_number > before && s.state == api::EngineState::idle; });
     return now()->error;
   }
-  static core::PictureFacts facts(const core::Snapshot& s, const std::shared_ptr<const core::MessagePicture>& picture) {
+  static api::PictureFacts facts(const api::Snapshot& s, const std::shared_ptr<const api::MessagePicture>& picture) {
     const auto known = s.picture_facts->find(picture->key);
-    return known == s.picture_facts->end() ? core::PictureFacts() : known->second;
+    return known == s.picture_facts->end() ? api::PictureFacts() : known->second;
   }
 
  private:
@@ -81,7 +81,7 @@ TEST_CASE("an encoder beside the model is named, opened with the first picture, 
   REQUIRE(w.now()->pictures.size() == 2);
   CHECK(w.now()->encoder_open);
   CHECK(w.now()->pictures[0]->name == "cat.ppm");
-  const core::PictureFacts dog = WatchedPictures::facts(*w.now(), w.now()->pictures[1]);
+  const api::PictureFacts dog = WatchedPictures::facts(*w.now(), w.now()->pictures[1]);
   CHECK(dog.tokens == 16);
   CHECK(dog.width == 900);
   REQUIRE(dog.small);
@@ -91,7 +91,7 @@ TEST_CASE("an encoder beside the model is named, opened with the first picture, 
 
   w.engine.send(intent::AddPicture{files.cat});
   w.engine.send(intent::RemovePicture{w.now()->pictures[1]->key});
-  w.until([](const core::Snapshot& s) { return s.pictures.size() == 1; });
+  w.until([](const api::Snapshot& s) { return s.pictures.size() == 1; });
   w.send(intent::Send{"a cat"});
   CHECK(w.now()->pictures.empty());
   REQUIRE(w.now()->messages[0].pictures.size() == 1);
@@ -129,7 +129,7 @@ TEST_CASE(
   }
   WatchedPictures w(files.setup());
   w.engine.send(intent::OpenConversation{id});
-  w.until([](const core::Snapshot& s) {
+  w.until([](const api::Snapshot& s) {
     return s.messages.size() == 4 && WatchedPictures::facts(s, s.messages[2].pictures[0]).small;
   });
   CHECK(w.now()->messages[0].pictures[0]->name == "cat.ppm");
@@ -140,7 +140,7 @@ TEST_CASE(
   // Edits the message: adds a picture and removes it.
   CHECK(!w.now()->encoder_open);
   w.engine.send(intent::EditPictures{0});
-  w.until([](const core::Snapshot& s) {
+  w.until([](const api::Snapshot& s) {
     return s.pictures.size() == 1 && WatchedPictures::facts(s, s.pictures[0]).tokens == 16;
   });
   const std::string other = files.own.write("other.ppm", ppm_of(formula_picture(40, 40, 9)));
@@ -158,11 +158,11 @@ TEST_CASE(
   const std::string folder = files.own / ("conversations/" + id + ".pictures");
   CHECK(std::distance(std::filesystem::directory_iterator(folder), {}) == 3); // earlier versions keep theirs
   w.engine.send(intent::ShowVersion{0, 0});
-  w.until([](const core::Snapshot& s) {
+  w.until([](const api::Snapshot& s) {
     return s.messages.size() == 4 && WatchedPictures::facts(s, s.messages[2].pictures[0]).small;
   });
   w.engine.send(intent::DeleteConversation{id});
-  w.until([](const core::Snapshot& s) { return s.conversations->empty(); });
+  w.until([](const api::Snapshot& s) { return s.conversations->empty(); });
   CHECK(!std::filesystem::exists(folder));
   CHECK(w.now()->error == "");
 }
@@ -174,12 +174,12 @@ TEST_CASE("a picture is enlarged, as large as it is or as a screen") {
   w.add(files.own.write("wide.ppm", ppm_of(formula_picture(3000, 600, 2))));
   const std::string key = w.now()->pictures[0]->key;
   w.engine.send(intent::EnlargePicture{key});
-  w.until([](const core::Snapshot& s) { return s.enlarged != nullptr; });
+  w.until([](const api::Snapshot& s) { return s.enlarged != nullptr; });
   CHECK(w.now()->enlarged->key == key);
   CHECK(w.now()->enlarged->pixels->width == 2048);
   CHECK(w.now()->enlarged->pixels->height == 410);
   w.engine.send(intent::EnlargePicture{""});
-  w.until([](const core::Snapshot& s) { return s.enlarged == nullptr; });
+  w.until([](const api::Snapshot& s) { return s.enlarged == nullptr; });
 }
 
 TEST_CASE("what is no picture, and a model without an encoder, are one line") {
@@ -195,7 +195,7 @@ TEST_CASE("what is no picture, and a model without an encoder, are one line") {
       has(w.error_of(intent::AddPicture{files.own.write("huge.ppm", "P6 1000000 1000000 255\n")}), "make it smaller"));
   CHECK(w.now()->pictures.empty());
   w.engine.send(intent::OpenModel{""});
-  w.until([](const core::Snapshot& s) { return s.model->built_in && s.state == core::EngineState::idle; });
+  w.until([](const api::Snapshot& s) { return s.model->built_in && s.state == api::EngineState::idle; });
   CHECK(w.now()->encoder == "");
   CHECK(has(w.error_of(intent::AddPicture{files.cat}), "the built-in guide takes no images"));
   CHECK(w.now()->pictures.empty());
@@ -212,13 +212,13 @@ TEST_CASE("an encoder elsewhere is dropped on the window, and one of another mod
   CHECK(has(w.error_of(intent::OpenModel{wider.mmproj}), "do not belong together"));
   CHECK(!w.now()->encoder_open);
   w.engine.send(intent::OpenModel{elsewhere + "/vision.gguf"});
-  w.until([](const core::Snapshot& s) { return s.encoder_open && s.state == core::EngineState::idle; });
+  w.until([](const api::Snapshot& s) { return s.encoder_open && s.state == api::EngineState::idle; });
   CHECK(w.now()->model->path == files.model);
   w.add(files.cat);
   w.send(intent::Send{"a cat"});
   // Another model's encoder encodes the pictures again.
   w.engine.send(intent::OpenModel{wider.model});
-  w.until([&](const core::Snapshot& s) { return s.encoder == wider.mmproj && s.state == core::EngineState::idle; });
+  w.until([&](const api::Snapshot& s) { return s.encoder == wider.mmproj && s.state == api::EngineState::idle; });
   CHECK(!w.now()->encoder_open);
   w.send(intent::Regenerate{});
   CHECK(w.now()->encoder_open);
@@ -226,7 +226,7 @@ TEST_CASE("an encoder elsewhere is dropped on the window, and one of another mod
   // Without an encoder the question fails and is restored.
   std::filesystem::remove(wider.mmproj);
   w.engine.send(intent::OpenModel{wider.model});
-  w.until([](const core::Snapshot& s) { return s.encoder.empty() && s.state == core::EngineState::idle; });
+  w.until([](const api::Snapshot& s) { return s.encoder.empty() && s.state == api::EngineState::idle; });
   CHECK(has(w.error_of(intent::Send{"and now?"}), "takes no images"));
   CHECK(w.now()->messages.size() == 2);
 }
@@ -249,13 +249,13 @@ TEST_CASE("kept pictures that are gone or changed are said to be, and the rest o
   std::ofstream(folder + dog, std::ios::binary | std::ios::in) << "P5";
   WatchedPictures w(files.setup());
   w.engine.send(intent::OpenConversation{id});
-  w.until([&](const core::Snapshot& s) {
+  w.until([&](const api::Snapshot& s) {
     return s.messages.size() == 2 && !WatchedPictures::facts(s, s.messages[0].pictures[0]).problem.empty() &&
            !WatchedPictures::facts(s, s.messages[0].pictures[1]).problem.empty();
   });
   CHECK(has(w.now()->error, "dog.ppm: the file no longer exists or has changed"));
   CHECK(has(w.error_of(intent::Send{"more"}), "cat.ppm"));
-  w.until([](const core::Snapshot& s) { return s.messages.size() == 2; });
+  w.until([](const api::Snapshot& s) { return s.messages.size() == 2; });
   // A conversation that names another file.
   const std::string path = files.own / ("conversations/" + id + ".json");
   std::string text = read_file(path);
@@ -276,7 +276,7 @@ TEST_CASE("a question with pictures that fails comes back with them") {
   w.add(files.cat);
   w.add(files.dog);
   CHECK(has(w.error_of(intent::Send{"too much"}), "context"));
-  w.until([](const core::Snapshot& s) { return s.messages.empty() && s.conversations->empty(); });
+  w.until([](const api::Snapshot& s) { return s.messages.empty() && s.conversations->empty(); });
   REQUIRE(w.now()->pictures.size() == 2);
   CHECK(w.now()->pictures[0]->name == "cat.ppm");
 }
@@ -284,8 +284,8 @@ TEST_CASE("a question with pictures that fails comes back with them") {
 TEST_CASE("a copy of a conversation that another window has changed has its pictures") {
   const TemporaryFolder folder;
   const auto picture = [](const std::string& bytes) {
-    return std::make_shared<core::MessagePicture>(core::Sha256().add(bytes).hex(), "a picture",
-                                                  std::make_shared<const std::string>(bytes));
+    return std::make_shared<api::MessagePicture>(core::Sha256().add(bytes).hex(), "a picture",
+                                                 std::make_shared<const std::string>(bytes));
   };
   app::ConversationStore ours(folder / "");
   const std::string id = ours.create().id;
@@ -342,7 +342,7 @@ TEST_CASE("a sound is shown as its waveform, with its length and its tokens") {
   WatchedPictures w(files.setup());
   w.add(files.image); // a sound here
   REQUIRE(w.now()->pictures.size() == 1);
-  const core::PictureFacts sound = WatchedPictures::facts(*w.now(), w.now()->pictures[0]);
+  const api::PictureFacts sound = WatchedPictures::facts(*w.now(), w.now()->pictures[0]);
   CHECK(sound.sound_seconds == 2);
   CHECK(sound.tokens == 39);
   REQUIRE(sound.small);
@@ -369,7 +369,7 @@ TEST_CASE("what the microphone hears while it is held becomes a sound of the mes
   pulse.wait_for(5000, before);
   w.engine.send(intent::Listen{false});
   CHECK(!w.now()->listening);
-  w.until([&](const core::Snapshot& s) {
+  w.until([&](const api::Snapshot& s) {
     return s.pictures.size() == 1 && WatchedPictures::facts(s, s.pictures[0]).sound_seconds >= 0.3;
   });
   CHECK(w.now()->pictures[0]->name.starts_with("recording of "));

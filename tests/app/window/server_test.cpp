@@ -11,9 +11,9 @@
 #include <algorithm>
 
 using namespace ridge;
-using core::Serving;
+using api::Serving;
 using tests::Socket;
-namespace intent = core::intent;
+namespace intent = api::intent;
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Message versions, search, export in the window's engine.
 #include "app/support.h"
-#include "app/window/window_words.h"
+#include "app/window_words.h"
 #include "core/error.h"
 #include "support/watched_engine.h"
 
@@ -11,7 +11,7 @@
 
 using namespace ridge;
 using namespace ridge::tests;
-namespace intent = core::intent;
+namespace intent = api::intent;
 
 namespace {
 
@@ -27,17 +27,17 @@ app::WindowSetup versions_setup(const std::string& conversations = "") {
 
 struct Versions : WatchedEngine {
   using WatchedEngine::WatchedEngine;
-  void send(core::Intent what, size_t messages) {
+  void send(api::Intent what, size_t messages) {
     const auto before = texts();
     engine.send(std::move(what));
-    until([&](const core::Snapshot& s) {
-      return s.messages.size() == messages && s.state == core::EngineState::idle && texts() != before;
+    until([&](const api::Snapshot& s) {
+      return s.messages.size() == messages && s.state == api::EngineState::idle && texts() != before;
     });
   }
   std::vector<std::string> texts() const { return texts_of(*now()); }
-  static std::vector<std::string> texts_of(const core::Snapshot& s) {
+  static std::vector<std::string> texts_of(const api::Snapshot& s) {
     std::vector<std::string> all;
-    for (const core::ChatMessage& m : s.messages)
+    for (const api::ChatMessage& m : s.messages)
       all.push_back(fmt::format("{}/{} {}", m.version + 1, m.versions, m.user ? m.text : "-"));
     return all;
   }
@@ -110,7 +110,7 @@ TEST_CASE("versions in a file that make no sense are refused, and the file stays
 TEST_CASE("an answer says how it was made, is edited in its place, and is made again by another model") {
   Versions w(versions_setup());
   w.send(intent::Send{"What is Q4_K?"}, 2);
-  const core::AnswerFacts facts = w.now()->messages[1].facts.value();
+  const api::AnswerFacts facts = w.now()->messages[1].facts.value();
   CHECK(facts.model == w.now()->model->label);
   CHECK(facts.tokens > 0);
   CHECK(facts.prompt_tokens > 0);
@@ -118,7 +118,7 @@ TEST_CASE("an answer says how it was made, is edited in its place, and is made a
   CHECK(facts.bytes_per_s > 0);
   CHECK(!w.now()->messages[0].facts);
   w.engine.send(intent::EditAnswer{1, "It is a format."});
-  w.until([](const core::Snapshot& s) { return s.messages[1].text == "It is a format."; });
+  w.until([](const api::Snapshot& s) { return s.messages[1].text == "It is a format."; });
   CHECK(w.now()->messages[1].versions == 1);
   w.send(intent::Regenerate{1, tiny_model()}, 2);
   CHECK(w.now()->model->path == tiny_model());
@@ -134,27 +134,27 @@ TEST_CASE("conversations are searched by what is in them, and written out as Mar
   folder.write("2.json", R"({"title": "Dogs", "messages": [{"role": "user", "content": "And wolves?"}]})");
   Versions w(versions_setup(folder / ""));
   w.engine.send(intent::SearchConversations{"LION"});
-  w.until([](const core::Snapshot& s) { return s.searched == "LION"; });
+  w.until([](const api::Snapshot& s) { return s.searched == "LION"; });
   REQUIRE(w.now()->conversations->size() == 1);
   CHECK(w.now()->conversations->at(0).title == "Cats");
   CHECK(w.now()->conversations->at(0).excerpt == "…Größe and lions");
   w.engine.send(intent::SearchConversations{"dog"});
-  w.until([](const core::Snapshot& s) { return s.searched == "dog"; });
+  w.until([](const api::Snapshot& s) { return s.searched == "dog"; });
   REQUIRE(w.now()->conversations->size() == 1);
   CHECK(w.now()->conversations->at(0).excerpt.empty());
   w.engine.send(intent::SearchConversations{""});
-  w.until([](const core::Snapshot& s) { return s.conversations->size() == 2; });
+  w.until([](const api::Snapshot& s) { return s.conversations->size() == 2; });
 
   w.engine.send(intent::SetSystemPrompt{"Be brief."});
   w.engine.send(intent::OpenConversation{"1"});
-  w.until([](const core::Snapshot& s) { return s.messages.size() == 2; });
+  w.until([](const api::Snapshot& s) { return s.messages.size() == 2; });
   w.engine.send(intent::ExportConversation{folder / "out.md"});
   w.until(
-      [](const core::Snapshot& s) { return s.notice_number > 0 && s.notices.back().find("out.md") != s.error.npos; });
+      [](const api::Snapshot& s) { return s.notice_number > 0 && s.notices.back().find("out.md") != s.error.npos; });
   CHECK(text_of_file(folder / "out.md") ==
         "# Cats\n\n## You\n\nTell me about Größe and lions\n\n## Answer\n\n**Lions** are\nlarge.\n");
   w.engine.send(intent::ExportConversation{folder / "none/out.md"});
-  w.until([](const core::Snapshot& s) { return s.error.find("none/out.md") != s.error.npos; });
+  w.until([](const api::Snapshot& s) { return s.error.find("none/out.md") != s.error.npos; });
 }
 
 TEST_CASE("a model opens without a measurement, which comes when the machine is idle and is kept") {
@@ -163,7 +163,7 @@ TEST_CASE("a model opens without a measurement, which comes when the machine is 
   {
     Versions w(versions_setup());
     CHECK(w.now()->speed.roof_bytes_per_s == 0);
-    w.until([](const core::Snapshot& s) { return s.speed.roof_bytes_per_s > 0; });
+    w.until([](const api::Snapshot& s) { return s.speed.roof_bytes_per_s > 0; });
   }
   Versions w(versions_setup());
   CHECK(w.now()->speed.roof_bytes_per_s > 0);
@@ -171,17 +171,17 @@ TEST_CASE("a model opens without a measurement, which comes when the machine is 
 
 TEST_CASE("a model is opened with settings that say beforehand how it fits, and keeps them") {
   Versions w(versions_setup());
-  core::ModelOptions options = w.now()->options;
+  api::ModelOptions options = w.now()->options;
   const auto fit = [&] {
     w.engine.send(intent::FitModel{tiny_model(), options});
-    w.until([&](const core::Snapshot& s) {
+    w.until([&](const api::Snapshot& s) {
       return s.fit && s.fit->path == tiny_model() &&
              (options.context < 0 || s.fit->context == options.context || !s.fit->problem.empty());
     });
     return *w.now()->fit;
   };
   options.context = 64;
-  const core::FitFacts small = fit();
+  const api::FitFacts small = fit();
   CHECK(small.problem.empty());
   CHECK(small.layers > 0);
   CHECK(small.cpu->weights > 0);
@@ -190,18 +190,18 @@ TEST_CASE("a model is opened with settings that say beforehand how it fits, and 
   CHECK(fit().cpu->cache > small.cpu->cache);
   options.k_type = options.v_type = "f32";
   w.engine.send(intent::OpenModel{tiny_model(), options});
-  w.until([](const core::Snapshot& s) { return s.model->path == tiny_model() && s.options.context == 128; });
+  w.until([](const api::Snapshot& s) { return s.model->path == tiny_model() && s.options.context == 128; });
   CHECK(w.now()->kv.context == 128);
   w.engine.send(intent::OpenModel{""});
-  w.until([](const core::Snapshot& s) { return s.model->built_in && s.kv.context == 128; });
+  w.until([](const api::Snapshot& s) { return s.model->built_in && s.kv.context == 128; });
   options.context = 64;
   const uint64_t errors = w.now()->error_number;
   w.engine.send(intent::OpenModel{"no-such.gguf", options});
-  w.until([&](const core::Snapshot& s) { return s.error_number > errors; });
+  w.until([&](const api::Snapshot& s) { return s.error_number > errors; });
   CHECK(w.now()->options.context == 128);
   options.context = -1;
   w.engine.send(intent::FitModel{"no-such.gguf", options});
-  w.until([](const core::Snapshot& s) { return s.fit->path == "no-such.gguf"; });
+  w.until([](const api::Snapshot& s) { return s.fit->path == "no-such.gguf"; });
   CHECK(w.now()->fit->problem.find("no-such.gguf") != std::string::npos);
 }
 
@@ -220,7 +220,7 @@ TEST_CASE("presets keep a system prompt and sampling by name, in the user's fold
     w.engine.send(intent::SavePreset{"other"});
     w.engine.send(intent::DeletePreset{"other"});
     w.engine.send(intent::SetSystemPrompt{"all is done"});
-    w.until([](const core::Snapshot& s) { return s.system_prompt == "all is done"; });
+    w.until([](const api::Snapshot& s) { return s.system_prompt == "all is done"; });
     CHECK(w.now()->presets.size() == 1);
   }
   Versions w(setup);
@@ -228,7 +228,7 @@ TEST_CASE("presets keep a system prompt and sampling by name, in the user's fold
   CHECK(w.now()->system_prompt.empty());
   w.engine.send(intent::UsePreset{"none"});
   w.engine.send(intent::UsePreset{"brief"});
-  w.until([](const core::Snapshot& s) { return s.system_prompt == "Be brief." && s.max_tokens == 99; });
+  w.until([](const api::Snapshot& s) { return s.system_prompt == "Be brief." && s.max_tokens == 99; });
   CHECK(w.now()->sampling.temp == 0.25f);
   CHECK(w.now()->sampling.top_k == 7);
   for (const char* bad : {"no json", "{}", R"({"presets": [{"name": "a", "sampling": {"temp": "-3"}}]})",
@@ -237,7 +237,7 @@ TEST_CASE("presets keep a system prompt and sampling by name, in the user's fold
     Versions other(setup);
     CHECK(other.now()->error.find("presets.json") != std::string::npos);
     other.engine.send(intent::SavePreset{"new"});
-    other.until([](const core::Snapshot& s) { return s.presets.size() == 1; });
+    other.until([](const api::Snapshot& s) { return s.presets.size() == 1; });
     CHECK(text_of_file(folder / "config/presets.json") == bad);
   }
 }

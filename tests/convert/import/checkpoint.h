@@ -1,7 +1,7 @@
 // A one-layer llama checkpoint with packed linears.
 #pragma once
 
-#include "convert/import/config.h"
+#include "convert/import/config/config.h"
 #include "support/numerics.h"
 #include "support/safetensors_writer.h"
 #include "support/temporary_folder.h"

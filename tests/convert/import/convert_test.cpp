@@ -1,6 +1,6 @@
 // Conversion of plain checkpoints.
 #include "checkpoint.h"
-#include "convert/import/config.h"
+#include "convert/import/config/config.h"
 #include "convert/import/import.h"
 #include "convert/import/tokenizers/tokenizer.h"
 #include "core/error.h"
@@ -165,8 +165,9 @@ TEST_CASE("convert: every class of the table of architectures is taken for its r
         if (!is_expression(fixed)) c.config[fixed.field] = fixed.value;
       // Required, without defaults.
       for (const char* key : {"mamba_d_conv", "mamba_d_state", "mamba_n_groups", "mamba_n_heads", "mamba_d_ssm",
-                              "mamba_expand", "num_heads"})
+                              "mamba_expand", "num_heads", "indexer_compress_ratio"})
         c.config[key] = 2;
+      c.config["output_gate_type"] = "sigmoid";
       c.save();
       gguf::Metadata metadata;
       const convert::import::Config config = config_in(c.folder, metadata);

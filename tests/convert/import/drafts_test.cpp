@@ -74,6 +74,31 @@ TEST_CASE("convert: Qwen's draft head stands aside, its norms without their one"
   CHECK(count(p, "qwen35.nextn_predict_layers") == 0);
 }
 
+TEST_CASE("convert: MiMo V2's draft heads stand aside and have a window") {
+  Pieces p("MiMoV2FlashForCausalLM");
+  p.config.update({{"num_hidden_layers", 2},
+                   {"hybrid_layer_pattern", {0, 1}},
+                   {"swa_num_key_value_heads", 2},
+                   {"sliding_window", 5}});
+  for (const int head : {0, 1, 2}) {
+    const std::string prefix = fmt::format("model.mtp.layers.{}.", head);
+    p.add(prefix + "eh_proj.weight", {4, 8}, static_cast<float>(head));
+    for (const char* norm : {"enorm", "hnorm", "final_layernorm", "input_layernorm", "pre_mlp_layernorm"})
+      p.add(prefix + norm + ".weight", {4});
+    p.add(prefix + "self_attn.attention_sink_bias", {2});
+  }
+  auto made = p.made();
+  CHECK(count(p, "mimo2.block_count") == 5);
+  CHECK(count(p, "mimo2.nextn_predict_layers") == 3);
+  CHECK(p.metadata.find("mimo2.attention.sliding_window_pattern")->view().as_ints() == Ints{0, 1, 1, 1, 1});
+  CHECK(p.metadata.find("mimo2.attention.head_count_kv")->view().as_ints() == Ints{1, 2, 2, 2, 2});
+  CHECK(made["blk.4.nextn.eh_proj.weight"].numbers.front() == 2);
+  for (const char* name : {"nextn.enorm.weight", "nextn.hnorm.weight", "nextn.shared_head_norm.weight",
+                           "attn_norm.weight", "ffn_norm.weight", "attn_sinks.weight"})
+    CHECK(made.contains(std::string("blk.3.") + name));
+  CHECK_FALSE(p.has_drafts);
+}
+
 TEST_CASE("convert: lists of layers go on with a draft head's entries") {
   Pieces p("Step3p5ForCausalLM");
   p.config.update({{"num_hidden_layers", 2},

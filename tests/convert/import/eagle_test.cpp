@@ -1,5 +1,5 @@
 // EAGLE-3 heads in checkpoints.
-#include "convert/import/drafts/eagle.h"
+#include "convert/import/eagle.h"
 #include "convert/import/import.h"
 #include "core/error.h"
 #include "gguf/gguf.h"

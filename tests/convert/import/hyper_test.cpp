@@ -130,6 +130,105 @@ TEST_CASE("convert: Hunyuan 4's sinks, gates and streams") {
   CHECK(p.metadata.find("hy_v4.attention.indexer.types")->view().as_ints() == Ints{1});
 }
 
+TEST_CASE("convert: Qwen 3.8's n-grams, blocks and streams") {
+  Pieces p("Qwen4ExpForCausalLM");
+  p.config.update({{"num_hidden_layers", 2},
+                   {"num_experts", 2},
+                   {"num_experts_per_tok", 1},
+                   {"moe_intermediate_size", 2},
+                   {"head_dim", 8},
+                   {"layer_types", {"linear_attention", "full_attention"}},
+                   {"linear_num_key_heads", 1},
+                   {"linear_num_value_heads", 1},
+                   {"linear_key_head_dim", 2},
+                   {"linear_value_head_dim", 2},
+                   {"output_gate_type", "sigmoid"},
+                   {"rope_parameters", {{"mrope_section", {1, 0, 0}}}},
+                   {"ple_layer_ids", {1}},
+                   {"heads_per_ngram", 1},
+                   {"eos_token_id", {2, 1}},
+                   {"indexer_n_heads", 2},
+                   {"indexer_head_dim", 2},
+                   {"indexer_budget", 8},
+                   {"indexer_compress_ratio", 4}});
+  const std::string embedding = "model.layers.0.ple.ple_embedding.";
+  p.add("model.hyper_connection_mixer.hc_norm.weight", {8}, 1);
+  p.in_layer("attn_hyper_connection.block_inject_weight.weight", {2, 8});
+  p.in_layer("ple.norm_key.weight", {8}, 0);
+  p.in_layer("ple.conv1d.weight", {8, 1, 4});
+  p.add(embedding + "ngram_embedding.shard_0.weight", {3, 2});
+  p.add(embedding + "ngram_embedding.shard_1.weight", {1, 2}, 6);
+  p.add(embedding + "ngram_embedding.shard_2.weight", {2, 2}, 8);
+  p.file.add(embedding + "layer_multipliers", "I64", {3}, std::vector<int64_t>{3, int64_t{1} << 45, 5});
+  p.file.add(embedding + "ngram_heads_offsets", "I64", {2}, std::vector<int64_t>{0, 3});
+  p.file.add(embedding + "ngram_heads_vocab_sizes", "I64", {2}, std::vector<int64_t>{3, 3});
+  p.add("model.layers.1.self_attn.indexer.index_qk_proj.weight", {6, 4});
+  p.add("model.layers.1.self_attn.indexer.k_layernorm.weight", {2}, 1);
+  p.add("mtp.fc.weight", {4, 8});
+  auto made = p.made();
+  CHECK(made["output_hc_norm.weight"].numbers.front() == 2); // stored as w - 1
+  CHECK(made.contains("blk.0.hc_attn_inject.weight"));
+  CHECK(made["blk.0.ple_norm_key.weight"].numbers.front() == 1);
+  CHECK(made["blk.0.ple_conv1d.weight"].dims == Dims{4, 8});
+  CHECK(made["per_layer_token_embd.weight"].dims == Dims{2, 6});
+  CHECK(made["per_layer_token_embd.weight"].numbers == Floats{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  CHECK(rows_of(made["blk.1.indexer.q_proj.weight"]) == Floats{0, 1, 2, 3});
+  CHECK(rows_of(made["blk.1.indexer.k_proj.weight"]) == Floats{4, 5});
+  CHECK(made["blk.1.indexer.k_norm.weight"].numbers.front() == 2);
+  CHECK(p.lists["qwen4exp.ple.layer_multipliers"] == std::vector<uint64_t>{3, uint64_t{1} << 45, 5});
+  CHECK(p.lists["qwen4exp.ple.head_offsets"] == std::vector<uint64_t>{0, 3});
+  CHECK(p.has_drafts);
+  const auto ints = [&](const char* key) { return p.metadata.find(key)->view().as_ints(); };
+  CHECK(ints("qwen4exp.ple.layers") == Ints{0});
+  CHECK(ints("qwen4exp.attention.compress_ratios") == Ints{0, 4});
+  const auto number = [&](const char* key) { return p.metadata.find(key)->view().as_int(); };
+  CHECK(number("qwen4exp.ple.eos_token_id") == 2); // the first
+  CHECK(number("qwen4exp.embedding_length_per_layer_input") == 2);
+  CHECK(number("qwen4exp.attention.indexer.top_k") == 8);
+  CHECK(number("qwen4exp.ple.ngram_size") == 3);
+
+  const auto refused = [&](const char* field, nlohmann::json value, const char* message) {
+    const nlohmann::json before = p.config;
+    p.config[field] = std::move(value);
+    CHECK_THROWS_WITH_AS(p.made(), doctest::Contains(message), Error);
+    p.config = before;
+  };
+  refused("output_gate_type", nullptr, "output_gate_type");
+  refused("ple_layer_ids", {1, 2}, "n-grams in more than one layer are not supported yet");
+  refused("ple_layer_ids", {3}, "ple_layer_ids: expected a number from 1 to 2");
+  refused("ple_embed_dim", 5, "ple_embed_dim: is 5, which does not divide into 2 n-gram heads");
+  refused("eos_token_id", nullptr, "eos_token_id: expected a token");
+  refused("indexer_head_dim", 3, "its 6 rows do not match the heads");
+  p.add(embedding + "ngram_embedding.shard_1.weight", {1, 3});
+  CHECK_THROWS_WITH_AS(p.made(), doctest::Contains("shard_1.weight has shape [1, 3], expected [rows, 2]"), Error);
+  p.add(embedding + "ngram_embedding.shard_1.weight", {1, 2});
+  p.file.add(embedding + "ngram_heads_offsets", "I64", {2}, std::vector<int64_t>{0, -3});
+  CHECK_THROWS_WITH_AS(p.made(), doctest::Contains("has -3, expected 0 or more"), Error);
+}
+
+TEST_CASE("convert: packed matrices of latent attention become numbers, a matrix for each head") {
+  Pieces p("DeepseekV3ForCausalLM");
+  p.config.update({{"n_routed_experts", 2},
+                   {"num_experts_per_tok", 1},
+                   {"kv_lora_rank", 64},
+                   {"qk_nope_head_dim", 2},
+                   {"qk_rope_head_dim", 4},
+                   {"v_head_dim", 2},
+                   {"quantization_config", {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}}}});
+  std::vector<uint8_t> codes; // row r: r
+  for (const uint8_t code : {0x00, 0x38, 0x40, 0x44, 0x48, 0x4a, 0x4c, 0x4e}) codes.insert(codes.end(), 64, code);
+  const std::string name = "model.layers.0.self_attn.kv_b_proj.weight";
+  p.file.add(name, "F8_E4M3", {8, 64}, codes);
+  p.file.add(name + "_scale_inv", "F32", {1, 1}, std::vector<float>{0.5f});
+  auto made = p.made();
+  CHECK(made["blk.0.attn_k_b.weight"].dims == Dims{2, 64, 2});
+  const Floats& keys = made["blk.0.attn_k_b.weight"].numbers; // transposed
+  CHECK(Floats(keys.begin(), keys.begin() + 4) == Floats{0, 0.5f, 0, 0.5f});
+  CHECK(Floats(keys.end() - 2, keys.end()) == Floats{2, 2.5f});
+  CHECK(made["blk.0.attn_v_b.weight"].dims == Dims{64, 2, 2});
+  CHECK(rows_of(made["blk.0.attn_v_b.weight"]) == Floats{1, 1.5f, 3, 3.5f});
+}
+
 TEST_CASE("convert: BitNet's matrices become ternary, or are so") {
   Pieces first("BitnetForCausalLM");
   first.file.add("model.layers.0.self_attn.o_proj.weight", "F32", {2, 4},

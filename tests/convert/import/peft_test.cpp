@@ -82,7 +82,7 @@ double error_of(const std::vector<Module>& modules, const nlohmann::json& settin
           factor(module));
   adapter.write();
   const auto convert = [&](const std::string& to) {
-    core::ConvertRequest request;
+    api::ConvertRequest request;
     request.input = checkpoint.folder.path();
     request.output = out / to;
     request.type = "f32";
@@ -93,7 +93,7 @@ double error_of(const std::vector<Module>& modules, const nlohmann::json& settin
   checkpoint.file = changed;
   checkpoint.save();
   const gguf::File merged = convert("merged.gguf");
-  core::ConvertRequest request;
+  api::ConvertRequest request;
   request.input = adapter.path;
   request.output = out / "adapter.gguf";
   request.base = checkpoint.folder.path();
@@ -115,7 +115,7 @@ std::string refusal(const std::function<void(PeftFolder&)>& spoil) {
   adapter.add("model.layers.0.self_attn.q_proj", 64, kAdapterWidth, 4, checkpoint.random);
   spoil(adapter);
   adapter.write();
-  core::ConvertRequest request;
+  api::ConvertRequest request;
   request.input = adapter.path;
   request.output = out / "adapter.gguf";
   request.base = checkpoint.folder.path();

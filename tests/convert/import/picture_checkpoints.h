@@ -57,7 +57,7 @@ struct Encoder {
   }
   gguf::File converted(const std::string& type = "") const {
     write();
-    core::ConvertRequest request;
+    api::ConvertRequest request;
     request.input = folder.path();
     request.mmproj = folder / "mmproj.gguf";
     request.type = type;

@@ -188,7 +188,7 @@ TEST_CASE("convert: a checkpoint's language model and its encoder become two fil
   e.file = both;
   e.write();
   const TemporaryFolder out;
-  core::ConvertRequest request;
+  api::ConvertRequest request;
   request.input = e.folder.path();
   request.output = out / "model.gguf";
   const auto report = convert::import::convert(request);

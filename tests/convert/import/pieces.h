@@ -2,7 +2,7 @@
 #pragma once
 
 #include "checkpoint.h"
-#include "convert/import/config.h"
+#include "convert/import/config/config.h"
 #include "convert/import/plan.h"
 #include "gguf/safetensors.h"
 
@@ -31,6 +31,7 @@ struct Pieces {
   std::string prefix = "model.", layers = "layers.", table = "embed_tokens";
   bool has_drafts = false;
   std::map<std::string, std::vector<float>> numbers;
+  std::map<std::string, std::vector<uint64_t>> lists;
   gguf::Metadata metadata;
 
   explicit Pieces(const char* hf_class) { config["architectures"] = {hf_class}; }
@@ -57,6 +58,7 @@ struct Pieces {
     plan.run();
     has_drafts = plan.has_drafts;
     numbers = plan.numbers;
+    lists = plan.lists;
     std::map<std::string, Made> result;
     for (const auto& output : plan.outputs) {
       Made& one = result[output.info.name];

@@ -5,8 +5,8 @@
 #include "core/error.h"
 #include "core/half.h"
 #include "gguf/gguf.h"
+#include "models/file/planar.h"
 #include "models/model.h"
-#include "models/planar.h"
 #include "support/numerics.h"
 
 #include <algorithm>

@@ -104,7 +104,7 @@ void check_pictured(const engine::LoadedModel& model, bool guesses_made) {
 }
 
 engine::LoadedModel open_pictured(const DraftModel& made) {
-  core::ModelOptions options;
+  api::ModelOptions options;
   options.mmproj = "an encoder"; // heads are to read pictures
   gguf::File file = made.open();
   std::vector<engine::LoadedHead> heads = engine::heads_to_use(file, options);

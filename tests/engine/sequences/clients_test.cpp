@@ -1,5 +1,5 @@
 // More clients than streams: equal progress, memory as predicted.
-#include "engine/fit/fit.h"
+#include "engine/loading/fit.h"
 #include "engine/options.h"
 #include "engine/sequences/scheduler.h"
 #include "support/http/requests.h"

@@ -1,7 +1,7 @@
 // Text that a grammar forces is checked in one step, and changes no answer.
-#include "engine/constraint.h"
-#include "engine/loaded_model.h"
+#include "engine/loading/loaded_model.h"
 #include "engine/options.h"
+#include "engine/sequences/constraint.h"
 #include "engine/sequences/scheduler.h"
 #include "support/http/requests.h"
 #include "text/grammar/json_schema/json_schema.h"

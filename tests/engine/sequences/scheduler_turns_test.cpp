@@ -105,6 +105,7 @@ TEST_CASE("turns: sequences that are preempted return what each returns alone") 
         for (size_t i = client * kEach; i < (client + 1) * kEach; ++i) {
           SequenceRequest request = questions[i].request();
           request.priority = static_cast<int64_t>(own() % 3) - 1;
+          if (own() % 3 == 0) request.stream = static_cast<int32_t>(own() % settings.streams);
           const auto sequence = scheduler.submit(std::move(request));
           const size_t cancel_behind = own() % 5 == 0 ? 1 + own() % 20 : SIZE_MAX;
           const Reply reply = Reply::of(*sequence, cancel_behind);
@@ -128,6 +129,25 @@ TEST_CASE("turns: sequences that are preempted return what each returns alone") 
     preemptions += lost;
   }
   CHECK(preemptions > 1000);
+}
+
+TEST_CASE("turns: a sequence that names its stream waits for it and holds up no other") {
+  History executor({.streams = 2, .context = 1 << 20});
+  Scheduler scheduler(executor, executor.program);
+  const auto on = [](int32_t stream, SequenceRequest request) {
+    request.stream = stream;
+    return request;
+  };
+  const auto running = scheduler.submit(on(1, endless(3)));
+  REQUIRE(running->next());
+  CHECK(running->progress().stream == 1);
+  const auto waiting = scheduler.submit(on(1, limited(4, 5)));
+  for (int32_t i = 0; i < 3; ++i) CHECK(Reply::of(*scheduler.submit(limited(5 + i, 3))).tokens.size() == 3);
+  CHECK(scheduler.counts().waiting == 1);
+  running->cancel();
+  CHECK(Reply::of(*waiting).tokens.size() == 5);
+  CHECK(waiting->progress().stream == 1);
+  CHECK_THROWS_AS(scheduler.submit(on(2, limited(8, 1))), Error);
 }
 
 TEST_CASE(

@@ -9,7 +9,7 @@
 #include <vector>
 
 using namespace ridge;
-using core::Sequences;
+using api::Sequences;
 using engine::Scheduler;
 using tests::History;
 using tests::request_of;

@@ -1,7 +1,7 @@
 // The CPU executor against naive.h.
 #include "kernels/cpu/executor/executor.h"
 
-#include "core/cache/rings.h"
+#include "core/rings.h"
 #include "kernels/cpu/each_target.h"
 #include "support/executor_runs.h"
 

@@ -257,7 +257,7 @@ TEST_CASE("a rank in another process evaluates, goes back and restores as one be
 
   core::SamplerParams greedy;
   CHECK(!executor.can_choose(greedy));
-  CHECK(!executor.start_decoding(core::Sampler(greedy, model.program.vocab), 41, 0));
+  CHECK(!executor.can_chain(greedy));
 
   ranks.lose();
   CHECK_THROWS_AS(executor.forward(next.batch()), Error);

@@ -122,10 +122,11 @@ namespace {
 class Failing final : public core::Executor {
  public:
   Failing(std::unique_ptr<core::Executor> inner, int fails_at) : inner_(std::move(inner)), left_(fails_at) {}
-  void forward(const core::Batch& batch) override {
+  void submit(const core::Batch& batch, const core::Choosing& choosing) override {
     if (--left_ == 0) throw Error("the stage is gone");
-    inner_->forward(batch);
+    inner_->submit(batch, choosing);
   }
+  std::span<const int32_t> wait() override { return inner_->wait(); }
   std::span<const float> logits(int64_t i) override { return inner_->logits(i); }
   const core::ExecutorConfig& config() const override { return inner_->config(); }
   std::string_view description() const override { return inner_->description(); }

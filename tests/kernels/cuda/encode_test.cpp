@@ -2,7 +2,7 @@
 #include "kernels/cuda/encode/encode.h"
 
 #include "core/error.h"
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 #include "support/numerics.h"
 
 #include <cmath>

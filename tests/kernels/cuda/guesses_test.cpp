@@ -2,6 +2,7 @@
 #include "device.h"
 #include "engine/guess_runs.h"
 #include "engine/head_runs.h"
+#include "greedy.h"
 #include "support/drafts/draft_model.h"
 #include "support/drafts/eagle_runs.h"
 #include "support/numerics.h"
@@ -74,12 +75,11 @@ TEST_CASE("CUDA: logits that are no numbers are told behind guesses too") {
   for (std::byte& b : model.storage.back()) b = std::byte{0x7e}; // f16 NaN
   const auto executor = tests::make_executor(model.program, exact_config());
   const int32_t token = 0;
-  executor->forward({{&token, 1}, {&token, 1}, {}, {&token, 1}});
-  REQUIRE(executor->start_decoding(core::Sampler({}, 100), 1, 0));
-  CHECK(executor->next_token(false) == -1);
+  const core::Sampler sampler({}, 100);
+  tests::begin_chain(*executor, {{&token, 1}, {&token, 1}, {}, {&token, 1}}, sampler);
+  CHECK(tests::next_token(*executor, 1, false) == -1);
   const std::vector<int32_t> tokens = {0, 1, 2};
-  executor->decode_guesses(tokens, 2, 1);
-  const std::span<const int32_t> chosen = executor->chosen_tokens();
+  const std::span<const int32_t> chosen = tests::verified(*executor, tokens, 1);
   REQUIRE(chosen.size() == 1);
   CHECK(chosen[0] == -1);
   core::Sampler greedy({.temp = 0, .bias = {}}, 100);

@@ -5,7 +5,7 @@
 #include "device.h"
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/executor/executor.h"
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 #include "quant/feedback/gptq.h"
 #include "support/correlated.h"
 #include "support/executor_runs.h"

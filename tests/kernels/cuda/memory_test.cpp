@@ -173,9 +173,9 @@ TEST_CASE("CUDA: what an executor takes later has room in what it leaves free") 
   tests::greedy_tokens(*executor, model.program.vocab, 1, 0, 20);
   const core::Sampler sampler({}, model.program.vocab);
   const std::vector<int32_t> tokens = {1, 2, 3, 4}, positions = {0, 0, 0, 0}, streams = {0, 1, 2, 3}, outputs = streams;
-  executor->forward({tokens, positions, streams, outputs});
   const std::vector<const core::Sampler*> samplers(4, &sampler);
-  executor->choose(samplers);
+  executor->submit({tokens, positions, streams, outputs}, {.samplers = samplers});
+  executor->wait();
   const MemoryPlan after = kernels::cuda::allocated_memory(*executor);
   CHECK(after.total() - after.reserve == before.total());
   CHECK(after.reserve > 0);

@@ -1,5 +1,5 @@
 // Prompt pieces beside other streams' tokens, each with its usual attention kernel.
-#include "core/cache/rings.h"
+#include "core/rings.h"
 
 #include "attention/attention_models.h"
 #include "device.h"

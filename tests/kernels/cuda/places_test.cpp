@@ -1,5 +1,6 @@
 // Rows, axes and pictures on the GPU.
 #include "device.h"
+#include "greedy.h"
 #include "support/placed_batches.h"
 #include "support/recipes/golden_rows.h"
 #include "support/recipes/recipe_runs.h"
@@ -129,17 +130,16 @@ TEST_CASE("CUDA: chosen tokens and guesses have the places behind the prompt's l
 
     core::SamplerParams greedy;
     greedy.temp = 0;
-    executor->forward(prompt.batch());
-    REQUIRE(executor->start_decoding(core::Sampler(greedy, m.program.vocab), kPrompt, 0));
+    core::Sampler sampler(greedy, m.program.vocab);
+    tests::begin_chain(*executor, prompt.batch(), sampler);
     std::vector<int32_t> chosen;
-    for (int64_t i = 0; i < 4; ++i) chosen.push_back(executor->next_token(i < 3));
+    for (int64_t i = 0; i < 4; ++i) chosen.push_back(tests::next_token(*executor, kPrompt + i, i < 3));
     const std::vector<int32_t> guessed = {chosen.back(), wanted[4], wanted[5]};
-    executor->decode_guesses(guessed, 2, static_cast<int32_t>(kPrompt + 3));
-    for (const int32_t token : executor->chosen_tokens()) chosen.push_back(token);
+    for (const int32_t token : tests::verified(*executor, guessed, static_cast<int32_t>(kPrompt + 3)))
+      chosen.push_back(token);
     CHECK(chosen == std::vector(wanted.begin(), wanted.begin() + std::ssize(chosen)));
     CHECK(std::ssize(chosen) == 7);
 
-    core::Sampler sampler(greedy, m.program.vocab);
     CHECK(executor->continue_greedily(prompt.batch(), sampler, kChosen) ==
           std::vector(wanted.begin(), wanted.begin() + kChosen));
   }

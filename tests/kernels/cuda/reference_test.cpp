@@ -5,6 +5,7 @@
 #include "device.h"
 #include "support/numerics.h"
 #include "support/recipes/draft_runs.h"
+#include "support/recipes/encoder_runs.h"
 #include "support/recipes/recipe_runs.h"
 #include "support/recipes/ring_runs.h"
 #include "support/reference_logits.h"
@@ -56,6 +57,17 @@ TEST_CASE("CUDA: tiny models whose tokens see later ones have the reference's lo
   REQUIRE_REFERENCE();
   for (const std::string& name : tests::known_recipes("logits", true))
     tests::check_recipe(tests::make_executor, name, false);
+}
+
+TEST_CASE("CUDA: tiny models with an encoder have the reference's logits, in fast mode nearly") {
+  REQUIRE_DEVICE();
+  REQUIRE_REFERENCE();
+  const std::vector<std::string> names = tests::encoder_recipes();
+  REQUIRE_FALSE(names.empty());
+  for (const std::string& name : names) {
+    tests::check_encoder_recipe(tests::make_executor, name);
+    tests::check_fast_encoder(tests::make_executor, name);
+  }
 }
 
 TEST_CASE("CUDA: streams of tiny models go on behind the first tokens of another stream") {

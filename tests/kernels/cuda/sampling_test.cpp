@@ -2,6 +2,7 @@
 #include "core/error.h"
 #include "core/sampler.h"
 #include "device.h"
+#include "greedy.h"
 #include "kernels/cuda/executor/executor.h"
 #include "support/numerics.h"
 #include "support/random_program.h"
@@ -36,6 +37,11 @@ std::vector<float> logits_after(core::Executor& executor, int32_t token, int32_t
   executor.forward({{&token, 1}, {&position, 1}, {}, {&output, 1}});
   const auto logits = executor.logits(0);
   return {logits.begin(), logits.end()};
+}
+
+void begin_chain_after(core::Executor& executor, int32_t token, int32_t position, const Sampler& sampler) {
+  const int32_t output = 0;
+  tests::begin_chain(executor, {{&token, 1}, {&position, 1}, {}, {&output, 1}}, sampler);
 }
 
 std::vector<SamplerParams> settings(int64_t seed) {
@@ -84,8 +90,8 @@ TEST_CASE("CUDA: the device chooses the token that the host would choose, for an
       std::vector<int32_t> host, device;
       for (int32_t i = 0; i < 40; ++i) {
         const std::vector<float> logits = logits_after(*executor, token, i);
-        REQUIRE(executor->start_decoding(sampler, i + 1, 0));
-        device.push_back(executor->next_token(false));
+        begin_chain_after(*executor, token, i, sampler);
+        device.push_back(tests::next_token(*executor, i + 1, false));
         token = sampler.sample(logits);
         sampler.accept(token);
         host.push_back(token);
@@ -94,9 +100,9 @@ TEST_CASE("CUDA: the device chooses the token that the host would choose, for an
 
       for (int repeat = 0; repeat < 2; ++repeat) {
         sampler.reset();
-        logits_after(*executor, 0, 0);
-        REQUIRE(executor->start_decoding(sampler, 1, 0));
-        for (size_t i = 0; i < device.size(); ++i) device[i] = executor->next_token(i + 1 < device.size());
+        begin_chain_after(*executor, 0, 0, sampler);
+        for (size_t i = 0; i < device.size(); ++i)
+          device[i] = tests::next_token(*executor, static_cast<int64_t>(i) + 1, i + 1 < device.size());
         CHECK(device == host);
       }
     }
@@ -132,8 +138,8 @@ TEST_CASE("CUDA: the device chooses a token for each sequence of a step as the h
         outputs.push_back(static_cast<int32_t>(i));
         wanted.push_back(i % 5 == 4 ? nullptr : &samplers[i]);
       }
-      executor->forward({tokens, positions, streams, outputs});
-      const std::span<const int32_t> chosen = executor->choose(wanted);
+      executor->submit({tokens, positions, streams, outputs}, {.samplers = wanted});
+      const std::span<const int32_t> chosen = executor->wait();
       REQUIRE(chosen.size() == rows);
       for (size_t i = 0; i < rows; ++i)
         if (wanted[i]) CHECK(chosen[i] == samplers[i].sample(executor->logits(static_cast<int64_t>(i))));
@@ -157,8 +163,8 @@ TEST_CASE("CUDA: equal logits are taken in the order of their tokens, however ma
       Sampler sampler(params, vocab);
       const std::vector<float> logits = logits_after(*executor, 0, 0);
       for (int i = 0; i < 20; ++i) {
-        REQUIRE(executor->start_decoding(sampler, 1, 0));
-        CHECK(executor->next_token(false) == sampler.sample(logits));
+        begin_chain_after(*executor, 0, 0, sampler);
+        CHECK(tests::next_token(*executor, 1, false) == sampler.sample(logits));
         CHECK(sampler.candidates().size() == static_cast<size_t>(top_k));
       }
     }
@@ -169,12 +175,11 @@ TEST_CASE("CUDA: what the device cannot sample is left to the host, and logits t
   REQUIRE_DEVICE();
   RandomProgram model = chain_of_tokens(1, 100);
   const auto executor = make_cuda_executor(model.program, config());
-  logits_after(*executor, 0, 0);
   SamplerParams typical, all;
   typical.typical_p = 0.9f;
   all.top_k = 0;
-  CHECK_FALSE(executor->start_decoding(Sampler(typical, 100), 1, 0));
-  CHECK_FALSE(executor->start_decoding(Sampler(all, 100), 1, 0));
+  CHECK_FALSE(executor->can_chain(typical));
+  CHECK_FALSE(executor->can_chain(all));
   CHECK_FALSE(executor->can_choose(typical));
   SamplerParams xtc, reordered;
   xtc.xtc_probability = 0.5f;
@@ -189,12 +194,12 @@ TEST_CASE("CUDA: what the device cannot sample is left to the host, and logits t
 
   for (std::byte& b : model.storage.back()) b = std::byte{0x7e};
   const auto broken = make_cuda_executor(model.program, config());
-  logits_after(*broken, 0, 0);
   const Sampler plain({}, 100);
   const Sampler* const one[] = {&plain};
-  CHECK(broken->choose(one)[0] == -1);
-  logits_after(*broken, 0, 0);
-  REQUIRE(broken->start_decoding(Sampler({}, 100), 1, 0));
-  CHECK(broken->next_token(true) == -1);
-  CHECK(broken->next_token(false) == -1);
+  const int32_t zero = 0;
+  broken->submit({{&zero, 1}, {&zero, 1}, {}, {&zero, 1}}, {.samplers = one});
+  CHECK(broken->wait()[0] == -1);
+  begin_chain_after(*broken, 0, 0, plain);
+  CHECK(tests::next_token(*broken, 1, true) == -1);
+  CHECK(tests::next_token(*broken, 2, false) == -1);
 }

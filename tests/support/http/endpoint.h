@@ -2,8 +2,8 @@
 #pragma once
 
 #include "engine/options.h"
+#include "server/models/service.h"
 #include "server/server.h"
-#include "server/service.h"
 #include "support/history_model.h"
 #include "support/http/client.h"
 #include "support/http/patience.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gguf/writer.h"
-#include "quant/encode.h"
+#include "quant/encode/encode.h"
 #include "quant/registry.h"
 #include "support/reference.h"
 

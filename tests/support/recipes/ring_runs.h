@@ -1,7 +1,7 @@
 // Ring buffers against whole caches, after several wraps.
 #pragma once
 
-#include "core/cache/rings.h"
+#include "core/rings.h"
 #include "support/recipes/recipe_runs.h"
 
 namespace ridge::tests {

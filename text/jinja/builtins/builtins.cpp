@@ -1,4 +1,4 @@
-#include "text/jinja/builtins/builtins.h"
+#include "text/jinja/builtins.h"
 
 #include "text/jinja/objects.h"
 #include "text/jinja/runtime.h"

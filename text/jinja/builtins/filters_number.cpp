@@ -1,4 +1,4 @@
-#include "text/jinja/python/integers.h"
+#include "text/jinja/integers.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
 

@@ -1,7 +1,7 @@
 // 'text' % values; text.format(values).
 #include "core/strings/utf8.h"
 #include "text/jinja/builtins/format_field.h"
-#include "text/jinja/python/integers.h"
+#include "text/jinja/integers.h"
 #include "text/jinja/runtime.h"
 #include "text/jinja/text.h"
 

@@ -1,7 +1,7 @@
 #include "text/jinja/builtins/format_field.h"
 
 #include "core/strings/utf8.h"
-#include "text/jinja/python/integers.h"
+#include "text/jinja/integers.h"
 #include "text/jinja/text.h"
 
 #include <cmath>

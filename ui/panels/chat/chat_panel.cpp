@@ -19,11 +19,12 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
-using core::EngineState;
+namespace intent = api::intent;
+using api::EngineState;
 
 constexpr float kReadingWidth = 760; // units; about 90 characters
 constexpr float kMinBox = 98;
+constexpr double kNearlyFull = 0.8; // share of the context from which on compaction is offered
 
 class ChatPanel : public Panel {
  public:
@@ -47,11 +48,14 @@ class ChatPanel : public Panel {
       settings_.draw(view, {side, area.y});
     }
     pictures_.draw_over(view);
+    settings_.draw_over(view);
     messages_.draw_over();
     export_.draw(view.now);
     if (!export_path_.empty()) view.send(intent::ExportConversation{std::exchange(export_path_, {})});
   }
-  bool takes_escape() const override { return pictures_.is_over() || messages_.is_over() || export_.is_open(); }
+  bool takes_escape() const override {
+    return pictures_.is_over() || settings_.is_over() || messages_.is_over() || export_.is_open();
+  }
 
  private:
   void draw_conversation(const View& view, ImVec2 size) {
@@ -65,9 +69,14 @@ class ChatPanel : public Panel {
     ImGui::BeginChild("conversation", size, false, ImGuiWindowFlags_NoScrollbar);
     draw_header(view, size.x);
     ImGui::SetCursorPos({0, header});
-    ImGui::BeginChild("messages", {size.x, size.y - header - box - px(8)});
+    const float offer = nearly_full(view.now) ? px(30) : 0;
+    ImGui::BeginChild("messages", {size.x, size.y - header - box - offer - px(8)});
     messages_.draw(view, left, column, editing_);
     ImGui::EndChild();
+    if (offer > 0) {
+      ImGui::SetCursorPos({left, size.y - box - offer});
+      draw_offer(view, column);
+    }
     ImGui::SetCursorPos({left, size.y - box});
     draw_composer(view, {column, box});
     ImGui::EndChild();
@@ -88,7 +97,7 @@ class ChatPanel : public Panel {
     ImGui::SetCursorPos({right, 0});
     if (quiet_button(settings)) view.layout.settings = !view.layout.settings;
     const auto& rows = *view.now.conversations;
-    const auto shown = std::ranges::find(rows, view.now.conversation, &core::ConversationRow::id);
+    const auto shown = std::ranges::find(rows, view.now.conversation, &api::ConversationRow::id);
     const float room = width - px(260);
     if (!any || shown == rows.end() || room < px(140)) return;
     const ImVec2 at = ImGui::GetWindowPos();
@@ -98,7 +107,7 @@ class ChatPanel : public Panel {
 
   void ask_for_export(const View& view) {
     const auto& rows = *view.now.conversations;
-    const auto shown = std::ranges::find(rows, view.now.conversation, &core::ConversationRow::id);
+    const auto shown = std::ranges::find(rows, view.now.conversation, &api::ConversationRow::id);
     std::string name = shown == rows.end() ? "conversation" : shown->title;
     for (char& c : name)
       if (std::string_view("/\\:*?\"<>|").find(c) != std::string_view::npos || static_cast<unsigned char>(c) < 0x20)
@@ -107,10 +116,34 @@ class ChatPanel : public Panel {
                 [this](const std::string& path) { export_path_ = path; });
   }
 
-  static bool busy(const core::Snapshot& now) { return now.state != EngineState::idle; }
+  static bool nearly_full(const api::Snapshot& now) {
+    return !now.messages.empty() &&
+           static_cast<double>(now.kv.tokens) > kNearlyFull * static_cast<double>(now.kv.context);
+  }
+
+  static void draw_offer(const View& view, float width) {
+    const char* const label = "compact the conversation";
+    const float left = ImGui::GetCursorPosX(), top = ImGui::GetCursorPosY();
+    const float room = width - size_of(label, fonts().small).x - px(30);
+    const api::KvUse& kv = view.now.kv;
+    ImGui::SetCursorPos({left + px(16), top + px(5)});
+    text(fitting({fmt::format("The context is nearly full: {} of {} tokens; answers stop when it is full.", kv.tokens,
+                              kv.context),
+                  fmt::format("The context is nearly full: {} of {} tokens.", kv.tokens, kv.context),
+                  "The context is nearly full.", ""},
+                 room, fonts().small),
+         theme().amber, fonts().small);
+    ImGui::SetCursorPos({left + width - size_of(label, fonts().small).x - px(30), top + px(2)});
+    ImGui::BeginDisabled(busy(view.now));
+    if (quiet_button(label)) view.send(intent::Compact{});
+    ImGui::EndDisabled();
+    tooltip("replaces it by a summary that the model writes; ‹ at the summary shows the messages again");
+  }
+
+  static bool busy(const api::Snapshot& now) { return now.state != EngineState::idle; }
 
   // Returns a failed message to the composer.
-  void keep_unsent(const core::Snapshot& now) {
+  void keep_unsent(const api::Snapshot& now) {
     if (now.conversation != conversation_) editing_ = -1;
     conversation_ = now.conversation;
     const bool arrived = sent_at_ < now.messages.size() && now.messages[sent_at_].text == sent_;
@@ -122,7 +155,7 @@ class ChatPanel : public Panel {
     if (draft_.empty() && !arrived) draft_.set_text(sent_);
   }
 
-  bool edits_answer(const core::Snapshot& now) const {
+  bool edits_answer(const api::Snapshot& now) const {
     const auto number = static_cast<size_t>(std::max(editing_, 0));
     return editing_ >= 0 && number < now.messages.size() && !now.messages[number].user;
   }

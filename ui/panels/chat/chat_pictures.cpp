@@ -12,30 +12,30 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
+namespace intent = api::intent;
 
 constexpr float kUnsentHeight = 64, kUnsentWidth = 208, kUnsentPicture = 76; // units
 constexpr float kSentHeight = 140, kSentWidest = 240;
 constexpr float kLargestScale = 4; // for enlarging small pictures
 
-const core::PictureFacts& facts_of(const core::Snapshot& now, const core::MessagePicture& picture) {
-  static const core::PictureFacts kNothing;
+const api::PictureFacts& facts_of(const api::Snapshot& now, const api::MessagePicture& picture) {
+  static const api::PictureFacts kNothing;
   const auto known = now.picture_facts->find(picture.key);
   return known == now.picture_facts->end() ? kNothing : known->second;
 }
 
-std::string tokens_text(const core::PictureFacts& facts) {
+std::string tokens_text(const api::PictureFacts& facts) {
   return facts.tokens > 0 ? fmt::format("{} tokens", facts.tokens) : "";
 }
 
 // "1024 × 768", or "12.3 seconds" for sounds.
-std::string size_text(const core::PictureFacts& facts) {
+std::string size_text(const api::PictureFacts& facts) {
   return facts.sound_seconds > 0 ? fmt::format("{:.1f} seconds", facts.sound_seconds)
                                  : fmt::format("{} × {}", facts.width, facts.height);
 }
 
 // "1024 × 768 pixels · 256 tokens · encoded in 1.3 s"
-std::string description(const core::PictureFacts& facts) {
+std::string description(const api::PictureFacts& facts) {
   std::string text = size_text(facts) + (facts.sound_seconds > 0 ? "" : " pixels");
   if (facts.tokens > 0) text += " · " + tokens_text(facts);
   if (facts.seconds > 0)
@@ -55,12 +55,12 @@ void shortened_text_at(ImVec2 at, float width, const std::string& text, ImU32 co
 
 } // namespace
 
-float ChatPictures::unsent_height(const core::Snapshot& now) {
+float ChatPictures::unsent_height(const api::Snapshot& now) {
   return now.pictures.empty() ? 0 : px(kUnsentHeight) + px(16);
 }
 
 bool ChatPictures::draw_thumbnail(const View& view, const Picture& picture, ImVec2 box) {
-  const core::PictureFacts& facts = facts_of(view.now, *picture);
+  const api::PictureFacts& facts = facts_of(view.now, *picture);
   const ImVec2 at = ImGui::GetCursorScreenPos();
   ImDrawList* draw = ImGui::GetWindowDrawList();
   const bool clicked = ImGui::InvisibleButton("picture", box);
@@ -86,12 +86,12 @@ bool ChatPictures::draw_thumbnail(const View& view, const Picture& picture, ImVe
 
 void ChatPictures::draw_unsent(const View& view, float width) {
   ImGui::BeginChild("unsent", {width, unsent_height(view.now)}, false, ImGuiWindowFlags_HorizontalScrollbar);
-  const core::MessagePictures pictures = view.now.pictures;
+  const api::MessagePictures pictures = view.now.pictures;
   for (size_t i = 0; i < pictures.size(); ++i) {
     if (i > 0) ImGui::SameLine(0, px(8));
     ImGui::PushID(pictures[i]->key.c_str());
     ImGui::BeginGroup();
-    const core::PictureFacts& facts = facts_of(view.now, *pictures[i]);
+    const api::PictureFacts& facts = facts_of(view.now, *pictures[i]);
     const ImVec2 at = ImGui::GetCursorScreenPos(), before = ImGui::GetCursorPos();
     ImGui::GetWindowDrawList()->AddRectFilled(at, {at.x + px(kUnsentWidth), at.y + px(kUnsentHeight)}, theme().raised,
                                               px(8));
@@ -112,9 +112,9 @@ void ChatPictures::draw_unsent(const View& view, float width) {
   ImGui::EndChild();
 }
 
-void ChatPictures::draw_sent(const View& view, const core::MessagePictures& pictures, float column) {
+void ChatPictures::draw_sent(const View& view, const api::MessagePictures& pictures, float column) {
   const float gap = px(8), start = ImGui::GetCursorPosX();
-  const auto size_of_one = [&](const core::MessagePicture& picture) {
+  const auto size_of_one = [&](const api::MessagePicture& picture) {
     const auto& small = facts_of(view.now, picture).small;
     if (!small) return ImVec2(px(kSentHeight), px(kSentHeight));
     return size_within(static_cast<float>(small->width), static_cast<float>(small->height),
@@ -143,12 +143,12 @@ void ChatPictures::draw_sent(const View& view, const core::MessagePictures& pict
 }
 
 float ChatPictures::draw_cost(const View& view, ImVec2 right) {
-  const core::MessagePictures& pictures = view.now.pictures;
+  const api::MessagePictures& pictures = view.now.pictures;
   if (pictures.empty()) return 0;
   int64_t tokens = 0, sounds = 0;
   bool all = true;
   for (const auto& picture : pictures) {
-    const core::PictureFacts& facts = facts_of(view.now, *picture);
+    const api::PictureFacts& facts = facts_of(view.now, *picture);
     tokens += facts.tokens;
     all &= facts.tokens > 0;
     sounds += facts.sound_seconds > 0 ? 1 : 0;
@@ -207,7 +207,7 @@ void ChatPictures::draw_enlarged(const View& view) {
   ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, 0);
   if (ImGui::BeginPopupModal(
           kName, nullptr, ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings)) {
-    const core::PictureFacts& facts = facts_of(view.now, *enlarged_);
+    const api::PictureFacts& facts = facts_of(view.now, *enlarged_);
     const auto& whole = view.now.enlarged;
     const auto pixels = whole && whole->key == enlarged_->key ? whole->pixels : facts.small;
     const float foot = px(44), margin = px(24);

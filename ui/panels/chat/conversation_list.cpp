@@ -10,7 +10,7 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
+namespace intent = api::intent;
 
 // "14:05" today, else "Nov 12".
 std::string when(int64_t seconds) {
@@ -28,7 +28,7 @@ std::string when(int64_t seconds) {
 void ConversationList::draw(const View& view, ImVec2 size) {
   begin_card("conversations", size, nullptr, true);
   ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(px(6), px(2)));
-  const bool busy = view.now.state != core::EngineState::idle; // an answer must stay in its conversation
+  const bool busy = view.now.state != api::EngineState::idle; // an answer must stay in its conversation
   ImGui::BeginDisabled(busy);
   if (plain_button("New conversation", {-1, 0})) view.send(intent::NewConversation{});
   tooltip("Ctrl N");
@@ -36,7 +36,7 @@ void ConversationList::draw(const View& view, ImVec2 size) {
   ImGui::Dummy({0, px(2)});
   draw_search(view);
   ImGui::Dummy({0, px(4)});
-  for (const core::ConversationRow& row : *view.now.conversations) {
+  for (const api::ConversationRow& row : *view.now.conversations) {
     ImGui::PushID(row.id.c_str());
     const bool renamed = row.id == renaming_; // drawing may change it
     ImGui::BeginDisabled(busy && !renamed);
@@ -61,7 +61,7 @@ void ConversationList::draw_search(const View& view) {
   if (changed) view.send(intent::SearchConversations{search_});
 }
 
-void ConversationList::draw_row(const View& view, const core::ConversationRow& row) {
+void ConversationList::draw_row(const View& view, const api::ConversationRow& row) {
   const Theme& t = theme();
   const bool shown = row.id == view.now.conversation;
   const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -100,7 +100,7 @@ void ConversationList::draw_row(const View& view, const core::ConversationRow& r
   ImGui::SetCursorPos(after);
 }
 
-void ConversationList::draw_name_field(const View& view, const core::ConversationRow& row) {
+void ConversationList::draw_name_field(const View& view, const api::ConversationRow& row) {
   ImGui::Dummy({0, px(6)});
   ImGui::SetNextItemWidth(-1);
   ImGui::PushFont(fonts().small);

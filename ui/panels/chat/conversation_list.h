@@ -15,8 +15,8 @@ class ConversationList {
 
  private:
   void draw_search(const View& view);
-  void draw_row(const View& view, const core::ConversationRow& row);
-  void draw_name_field(const View& view, const core::ConversationRow& row);
+  void draw_row(const View& view, const api::ConversationRow& row);
+  void draw_name_field(const View& view, const api::ConversationRow& row);
 
   std::string renaming_, name_; // id and new name of the one being renamed
   std::string search_;

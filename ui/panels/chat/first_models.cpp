@@ -1,6 +1,6 @@
 #include "ui/panels/chat/first_models.h"
 
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
 
@@ -11,22 +11,22 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
+namespace intent = api::intent;
 
 constexpr float kOfferHeight = 50, kOfferButton = 92; // units
 
 // Newest download job; null: none.
-const core::Job* job_of(const core::Snapshot& now, const std::string& reference) {
-  const auto job = std::ranges::find_if(*now.jobs, [&](const core::Job& each) {
-    const auto* pull = std::get_if<core::PullRequest>(&each.request);
+const api::Job* job_of(const api::Snapshot& now, const std::string& reference) {
+  const auto job = std::ranges::find_if(*now.jobs, [&](const api::Job& each) {
+    const auto* pull = std::get_if<api::PullRequest>(&each.request);
     return pull && pull->model == reference;
   });
   return job == now.jobs->end() ? nullptr : &*job;
 }
 
 // "45 %, 3 min left"
-std::string progress_text(const core::Job& job) {
-  if (job.state == core::JobState::waiting) return "waiting for the previous job";
+std::string progress_text(const api::Job& job) {
+  if (job.state == api::JobState::waiting) return "waiting for the previous job";
   const std::string left = job.remaining_s >= 0 ? fmt::format(", {} left", core::human_seconds(job.remaining_s)) : "";
   return fmt::format("{:.0f} %{}", 100 * job.share, left);
 }
@@ -39,21 +39,21 @@ bool FirstModels::has_any(const View& view) {
 
 void FirstModels::draw(const View& view, float width) {
   if (!has_any(view)) return;
-  if (const core::Job* job = wanted_.empty() ? nullptr : job_of(view.now, wanted_); job && job->over()) {
-    if (job->state == core::JobState::done) view.send(intent::OpenModel{job->opens});
+  if (const api::Job* job = wanted_.empty() ? nullptr : job_of(view.now, wanted_); job && job->over()) {
+    if (job->state == api::JobState::done) view.send(intent::OpenModel{job->opens});
     wanted_.clear();
   }
   ImGui::Dummy({0, px(18)});
   text("Models that fit this machine", theme().text, fonts().body);
   dim_text("Click one to download it from Hugging Face and open it.");
   ImGui::Dummy({0, px(6)});
-  for (const core::FirstModelRow& row : *view.now.first_models) draw_row(view, row, width);
+  for (const api::FirstModelRow& row : *view.now.first_models) draw_row(view, row, width);
 }
 
-void FirstModels::draw_row(const View& view, const core::FirstModelRow& row, float width) {
+void FirstModels::draw_row(const View& view, const api::FirstModelRow& row, float width) {
   const Theme& t = theme();
-  const core::Job* job = job_of(view.now, row.reference);
-  const bool going = job && !job->over(), here = job && job->state == core::JobState::done;
+  const api::Job* job = job_of(view.now, row.reference);
+  const bool going = job && !job->over(), here = job && job->state == api::JobState::done;
   const ImVec2 before = ImGui::GetCursorPos(), at = ImGui::GetCursorScreenPos();
   const float height = px(kOfferHeight), button = px(kOfferButton), room = width - button - px(36);
   ImGui::PushID(row.reference.c_str());
@@ -66,7 +66,7 @@ void FirstModels::draw_row(const View& view, const core::FirstModelRow& row, flo
               ? fitting({size + " · recommended", size + " · recommended", size}, room + px(12) - name, fonts().small)
               : size,
           row.best ? t.accent : t.dim, fonts().small);
-  const bool failed = job && job->state == core::JobState::failed;
+  const bool failed = job && job->state == api::JobState::failed;
   text_at({at.x + px(12), at.y + px(23)},
           shortened(going    ? progress_text(*job)
                     : failed ? job->error
@@ -88,7 +88,7 @@ void FirstModels::draw_row(const View& view, const core::FirstModelRow& row, flo
     if (here)
       view.send(intent::OpenModel{job->opens});
     else
-      view.send(intent::StartJob{core::PullRequest{row.reference}});
+      view.send(intent::StartJob{api::PullRequest{row.reference}});
     wanted_ = row.reference;
   }
   record_widget_position((going ? "Cancel " : here ? "Open " : "Get ") + row.name);

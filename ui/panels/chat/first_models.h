@@ -14,7 +14,7 @@ class FirstModels {
   void draw(const View& view, float width);
 
  private:
-  void draw_row(const View& view, const core::FirstModelRow& row, float width);
+  void draw_row(const View& view, const api::FirstModelRow& row, float width);
 
   std::string wanted_; // opened after its download; empty: none
 };

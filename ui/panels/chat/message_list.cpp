@@ -1,6 +1,6 @@
 #include "ui/panels/chat/message_list.h"
 
-#include "core/strings/units.h"
+#include "core/units.h"
 #include "ui/panels/chat/token_tooltip.h"
 #include "ui/widgets/places.h"
 #include "ui/widgets/widgets.h"
@@ -12,15 +12,15 @@
 namespace ridge::ui {
 namespace {
 
-namespace intent = core::intent;
-using core::EngineState;
+namespace intent = api::intent;
+using api::EngineState;
 
 constexpr float kActionHeight = 23; // units; button row
 
-bool is_busy(const core::Snapshot& now) { return now.state != EngineState::idle; }
+bool is_busy(const api::Snapshot& now) { return now.state != EngineState::idle; }
 
 // The number of decoded pictures, which determines the rows.
-size_t shown_pictures(const core::Snapshot& now, const core::MessagePictures& pictures) {
+size_t shown_pictures(const api::Snapshot& now, const api::MessagePictures& pictures) {
   return static_cast<size_t>(std::ranges::count_if(pictures, [&](const auto& picture) {
     const auto known = now.picture_facts->find(picture->key);
     return known != now.picture_facts->end() && known->second.small;
@@ -35,12 +35,12 @@ void draw_aside(const std::string& text, float column) {
   ImGui::Dummy({column, layout.height});
 }
 
-bool calls_follow(const std::vector<core::ChatMessage>& messages, size_t i) {
+bool calls_follow(const std::vector<api::ChatMessage>& messages, size_t i) {
   return i + 1 < messages.size() && !messages[i].user && !messages[i + 1].call.empty();
 }
 
 // "34.4 tok/s · 110 tokens · 3.41 GB/s · SmolLM2 135M"
-std::string facts_text(const core::AnswerFacts& facts, float width) {
+std::string facts_text(const api::AnswerFacts& facts, float width) {
   const std::string speed = facts.seconds > 0 ? fmt::format("{:.1f} tok/s · ", facts.tokens_per_s()) : "";
   const std::string tokens = fmt::format("{} token{}", facts.tokens, facts.tokens == 1 ? "" : "s");
   const std::string bytes = facts.bytes_per_s > 0 ? fmt::format(" · {}/s", core::human_bytes(facts.bytes_per_s)) : "";
@@ -49,7 +49,7 @@ std::string facts_text(const core::AnswerFacts& facts, float width) {
                  width, fonts().small);
 }
 
-std::string facts_tooltip(const core::AnswerFacts& facts) {
+std::string facts_tooltip(const api::AnswerFacts& facts) {
   std::string text = fmt::format("{}\n{} tokens in {:.2f} s", facts.model, facts.tokens, facts.seconds);
   if (facts.prompt_tokens > 0)
     text += fmt::format("\nprompt: {} tokens in {:.2f} s; the rest came from the cache", facts.prompt_tokens,
@@ -71,7 +71,8 @@ void MessageList::draw(const View& view, float left, float column, int editing) 
   for (size_t i = 0; i < messages.size(); ++i) {
     Known& known = known_[i];
     const size_t length = messages[i].text.size() + messages[i].reasoning.size() + messages[i].note.size() +
-                          shown_pictures(view.now, messages[i].pictures) + (known.open ? 1 : 0);
+                          messages[i].forming.size() + shown_pictures(view.now, messages[i].pictures) +
+                          (known.open ? 1 : 0);
     const float top = ImGui::GetCursorScreenPos().y, window = ImGui::GetWindowPos().y;
     const bool last = i + 1 == messages.size();
     if (!last && known.length == length && (top + known.pixels < window || top > window + ImGui::GetWindowHeight())) {
@@ -123,7 +124,7 @@ void MessageList::draw_welcome(const View& view, float left, float column) {
 }
 
 void MessageList::draw_question(const View& view, size_t i, float left, float column) {
-  const core::ChatMessage& message = view.now.messages[i];
+  const api::ChatMessage& message = view.now.messages[i];
   pictures_.draw_sent(view, message.pictures, column);
   if (!message.text.empty()) {
     const float pad = px(14), top = px(9);
@@ -148,12 +149,16 @@ void MessageList::draw_question(const View& view, size_t i, float left, float co
 }
 
 void MessageList::draw_answer(const View& view, size_t i, float left, float column) {
-  const core::ChatMessage& message = view.now.messages[i];
+  const api::ChatMessage& message = view.now.messages[i];
   const bool growing = i + 1 == view.now.messages.size() && is_busy(view.now) && !message.facts &&
                        view.now.state != EngineState::measuring && view.now.state != EngineState::loading;
   if (!message.reasoning.empty()) draw_reasoning(message, known_[i], column, growing && message.text.empty());
-  if (growing && message.text.empty() && message.reasoning.empty()) {
+  if (growing && message.text.empty() && message.reasoning.empty() && message.forming.empty()) {
     text(view.now.state == EngineState::reading ? view.now.activity + "…" : "…", theme().dim);
+  } else if (growing && !message.forming.empty()) {
+    const TextLayout layout = lay_out_plain(message.forming, fonts().body, column);
+    draw_plain(message.forming, layout, fonts().body, ImGui::GetCursorScreenPos(), theme().dim);
+    ImGui::Dummy({column, layout.height});
   } else if (!message.text.empty()) {
     const MarkdownView::Result mouse = known_[i].text.draw(message.text, column, growing);
     if (!mouse.clicked.empty()) link_.ask(mouse.clicked);
@@ -167,7 +172,7 @@ void MessageList::draw_answer(const View& view, size_t i, float left, float colu
 }
 
 // Collapsed after the answer.
-void MessageList::draw_reasoning(const core::ChatMessage& message, Known& known, float column, bool growing) {
+void MessageList::draw_reasoning(const api::ChatMessage& message, Known& known, float column, bool growing) {
   const bool open = growing || known.open;
   ImGui::SetCursorPosX(ImGui::GetCursorPosX() - px(7));
   if (quiet_button(open ? "reasoning ▾" : "reasoning ▸")) known.open = !known.open;
@@ -177,7 +182,7 @@ void MessageList::draw_reasoning(const core::ChatMessage& message, Known& known,
 
 // The call in a line; its result expands.
 void MessageList::draw_result(const View& view, size_t i, float column) {
-  const core::ChatMessage& message = view.now.messages[i];
+  const api::ChatMessage& message = view.now.messages[i];
   Known& known = known_[i];
   const std::string size = core::human_bytes(static_cast<double>(message.text.size()));
   const std::string call = shortened(message.call, column - size_of(size, fonts().small).x - px(48), fonts().small);
@@ -191,7 +196,7 @@ void MessageList::draw_result(const View& view, size_t i, float column) {
 
 // "‹ 2/3 ›"
 void MessageList::draw_versions(const View& view, size_t i) {
-  const core::ChatMessage& message = view.now.messages[i];
+  const api::ChatMessage& message = view.now.messages[i];
   if (message.versions < 2) return;
   const auto turn = [&](const char* label, int version) {
     ImGui::BeginDisabled(is_busy(view.now) || version < 0 || version >= message.versions);
@@ -206,7 +211,7 @@ void MessageList::draw_versions(const View& view, size_t i) {
 }
 
 void MessageList::draw_answer_actions(const View& view, size_t i, float left, float column) {
-  const core::ChatMessage& message = view.now.messages[i];
+  const api::ChatMessage& message = view.now.messages[i];
   const float top = ImGui::GetCursorPosY();
   ImGui::SetCursorPosX(left - px(7)); // aligns the label, not the frame
   draw_versions(view, i);
@@ -255,10 +260,10 @@ void MessageList::draw_models(const View& view, size_t i) {
     };
     dim_text(view.now.models ? "Models on this machine" : "looking for models…");
     if (view.now.models)
-      for (const core::ModelRow& row : *view.now.models)
+      for (const api::ModelRow& row : *view.now.models)
         if (row.problem.empty()) entry(row.name, row.path);
     for (const std::string& path : view.now.recent) {
-      const bool listed = view.now.models && std::ranges::count(*view.now.models, path, &core::ModelRow::path) > 0;
+      const bool listed = view.now.models && std::ranges::count(*view.now.models, path, &api::ModelRow::path) > 0;
       if (!listed) entry(path.substr(path.rfind('/') + 1), path);
     }
     entry("the guide", "");

@@ -37,7 +37,7 @@ class MessageList {
   void draw_question(const View& view, size_t i, float left, float column);
   void draw_answer(const View& view, size_t i, float left, float column);
   void draw_result(const View& view, size_t i, float column);
-  void draw_reasoning(const core::ChatMessage& message, Known& known, float column, bool growing);
+  void draw_reasoning(const api::ChatMessage& message, Known& known, float column, bool growing);
   void draw_answer_actions(const View& view, size_t i, float left, float column);
   static void draw_versions(const View& view, size_t i);
   void draw_models(const View& view, size_t i);

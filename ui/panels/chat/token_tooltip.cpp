@@ -1,6 +1,6 @@
 #include "ui/panels/chat/token_tooltip.h"
 
-#include "ui/markdown/text_layout.h"
+#include "ui/widgets/text_layout.h"
 #include "ui/widgets/widgets.h"
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace ridge::ui {
 
-void draw_token_tooltip(const core::Snapshot& now, const core::ChatMessage& message, size_t hovered) {
+void draw_token_tooltip(const api::Snapshot& now, const api::ChatMessage& message, size_t hovered) {
   if (hovered == kNothingHovered || !message.choices || !now.vocabulary) return;
   const auto choice = std::ranges::upper_bound(*message.choices, hovered, {}, &core::TokenChoice::end);
   if (choice == message.choices->end()) return;

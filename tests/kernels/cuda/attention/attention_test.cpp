@@ -1,5 +1,5 @@
 // GPU attention against naive.h, for widths with and without kernels.
-#include "core/cache/rings.h"
+#include "core/rings.h"
 #include "kernels/cuda/executor/executor.h"
 
 #include "attention_models.h"

@@ -293,9 +293,9 @@ void CalibratedQuantizer::Layer::quantize() {
       if (!made.bytes.empty()) continue; // done with another part of the tensor
       made.error = encode_tensor(
           source, *type, linear ? std::vector<std::vector<float>>(1, mean_squares) : importance_of(&of_experts, source),
-          checked(fed ? encode_fed : owner.encode_, source),
+          fed ? encode_fed : owner.encode_,
           [&](std::span<const std::byte> bytes) { made.bytes.insert(made.bytes.end(), bytes.begin(), bytes.end()); },
-          scaling[name], nullptr, fed ? INT64_MAX : kChunkWeights);
+          true, scaling[name], nullptr, fed ? INT64_MAX : kChunkWeights);
       repoint(name, *type, made.bytes.data());
     }
   }

@@ -3,25 +3,54 @@
 #include "core/error.h"
 #include "core/strings/printable.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
+#include <exception>
 #include <map>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <set>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 namespace ridge::convert {
 namespace {
 
 constexpr size_t kCopyBytes = size_t{16} << 20;
+constexpr int64_t kPieceWeights = 1 << 15;
 
-[[noreturn]] void refuse_weight(const WeightSource& source, int64_t first_row, std::span<const float> weights) {
-  const auto bad = std::ranges::find_if(weights, [](float w) { return !std::isfinite(w); }) - weights.begin();
-  throw_error("tensor {}: row {}, column {} is {}: the weights are damaged", core::printable(source.name()),
-              first_row + bad / source.cols(), bad % source.cols(), weights[static_cast<size_t>(bad)]);
+// Calls work(take) in each thread; take(run) calls run(piece) for the pieces that this thread gets. Throws the error of
+// the first piece that has one. OpenMP's threads would spin while the last piece is worked on and the file written.
+template <typename Work>
+void in_threads(int64_t pieces, const Work& work) {
+  std::atomic<int64_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr error;
+  int64_t piece_of_error = 0;
+  const auto take = [&](const auto& run) {
+    for (int64_t piece; (piece = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
+      try {
+        run(piece);
+      } catch (...) {
+        const std::lock_guard guard(mutex);
+        if (!error || piece < piece_of_error) error = std::current_exception(), piece_of_error = piece;
+      }
+    }
+  };
+  const int64_t threads = std::min<int64_t>(omp_in_parallel() ? 1 : omp_get_max_threads(), pieces);
+  {
+    std::vector<std::jthread> others;
+    try {
+      while (std::ssize(others) + 1 < threads) others.emplace_back([&] { work(take); });
+    } catch (const std::system_error&) { // fewer, then
+    }
+    work(take);
+  }
+  if (error) std::rethrow_exception(error);
 }
 
 class Stopwatch {
@@ -35,18 +64,56 @@ class Stopwatch {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-} // namespace
+// Rows of one tensor on their way: floats, packed, error.
+struct Way {
+  const WeightSource& source;
+  const quant::FormatInfo& format;
+  const Scaling& scaling;
+  bool check_range;
 
-EncodeRows checked(const EncodeRows& encode, const WeightSource& source) {
-  return [&](const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out) {
-    encode(rows, type, importance, out);
+  void read(int64_t first, int64_t count, float* out) const {
+    const int64_t cols = source.cols();
+    source.decode(first, count, out);
+    for (int64_t r = 0; r < count; ++r) {
+      float* weights = out + r * cols;
+      if (!scaling.rows.empty())
+        for (int64_t i = 0; i < cols; ++i) weights[i] *= scaling.rows[first + r];
+      if (!scaling.cols.empty())
+        for (int64_t i = 0; i < cols; ++i) weights[i] *= scaling.cols[i];
+    }
+    if (const int64_t bad = quant::find_not_finite({out, static_cast<size_t>(count * cols)}); bad >= 0)
+      throw_error("tensor {}: row {}, column {} is {}: the weights are damaged", core::printable(source.name()),
+                  first + bad / cols, bad % cols, out[bad]);
+  }
+
+  void check(int64_t first, const Rows& rows, const std::byte* packed) const {
+    if (!check_range) return;
     try {
-      quant::check_range(type, rows.weights, out, rows.rows, rows.cols);
+      quant::check_range(format.type, rows.weights, packed, rows.rows, rows.cols, first);
     } catch (const Error& error) {
       throw_error("tensor {}: {} (--tensor-type NAME=BF16)", core::printable(source.name()), error.what());
     }
-  };
+  }
+
+  // decoded: a row.
+  quant::ErrorStats measure(const Rows& rows, const std::byte* packed, std::span<const float> factors,
+                            float* decoded) const {
+    quant::ErrorStats error;
+    for (int64_t r = 0; r < rows.rows; ++r) {
+      format.decode(packed + r * format.row_bytes(rows.cols), rows.cols, decoded);
+      error.add_row(rows.weights + r * rows.cols, decoded, rows.cols, factors.empty() ? nullptr : factors.data());
+    }
+    return error;
+  }
+};
+
+// Encoders of the CPU run in each thread's pieces, which stay in its cache.
+bool runs_in_pieces(const EncodeRows& encode) {
+  const auto* plain = encode.target<decltype(&encode_on_cpu)>();
+  return plain && *plain == &encode_on_cpu;
 }
+
+} // namespace
 
 StageSeconds& StageSeconds::operator+=(const StageSeconds& other) {
   reading += other.reading;
@@ -71,53 +138,79 @@ std::vector<std::vector<float>> importance_of(const gguf::Imatrix* imatrix, cons
 
 quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
                                 const std::vector<std::vector<float>>& importance, const EncodeRows& encode,
-                                const std::function<void(std::span<const std::byte>)>& sink, const Scaling& scaling,
-                                StageSeconds* seconds, int64_t chunk_weights) {
+                                const std::function<void(std::span<const std::byte>)>& sink, bool check_range,
+                                const Scaling& scaling, StageSeconds* seconds, int64_t chunk_weights) {
   StageSeconds unwanted;
   Stopwatch watch;
   StageSeconds& spent = seconds ? *seconds : unwanted;
   const int64_t cols = source.cols(), matrix_rows = source.rows() / source.matrices();
-  const quant::FormatInfo& format = quant::format(type);
-  const int64_t row_bytes = format.row_bytes(cols);
+  const Way way{source, quant::format(type), scaling, check_range};
+  const int64_t row_bytes = way.format.row_bytes(cols);
   const int64_t chunk_rows = std::min(std::max<int64_t>(1, chunk_weights / cols), matrix_rows);
+  const int64_t piece_rows = std::min(std::max<int64_t>(1, kPieceWeights / cols), chunk_rows);
+  const bool in_pieces = runs_in_pieces(encode);
   // Uninitialized: filling it is single-threaded.
-  const auto original = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(chunk_rows * cols));
-  const auto decoded = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(chunk_rows * cols));
+  const auto floats = [cols](int64_t rows) {
+    return std::make_unique_for_overwrite<float[]>(static_cast<size_t>(rows * cols));
+  };
+  const auto original = floats(in_pieces ? 0 : chunk_rows);
   const auto packed = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(chunk_rows * row_bytes));
   quant::ErrorStats total;
   for (int64_t m = 0; m < source.matrices(); ++m) {
     const std::vector<float>& factors = importance[static_cast<size_t>(m)];
     for (int64_t row = 0; row < matrix_rows; row += chunk_rows) {
       const int64_t first = m * matrix_rows + row, count = std::min(chunk_rows, matrix_rows - row);
-      std::atomic<bool> finite = true;
-#pragma omp parallel for schedule(dynamic, 8)
-      for (int64_t r = 0; r < count; ++r) {
-        float* weights = original.get() + r * cols;
-        source.decode(first + r, 1, weights);
-        if (!scaling.rows.empty())
-          for (int64_t i = 0; i < cols; ++i) weights[i] *= scaling.rows[first + r];
-        if (!scaling.cols.empty())
-          for (int64_t i = 0; i < cols; ++i) weights[i] *= scaling.cols[i];
-        if (!std::all_of(weights, weights + cols, [](float w) { return std::isfinite(w); })) finite = false;
+      const int64_t pieces = (count + piece_rows - 1) / piece_rows;
+      std::vector<quant::ErrorStats> errors(static_cast<size_t>(pieces));
+      const auto each_piece = [&](const auto& run) {
+        in_threads(pieces, [&](auto&& take) {
+          std::unique_ptr<float[]> of_piece, decoded;
+          take([&](int64_t piece) {
+            if (!decoded) of_piece = floats(in_pieces ? piece_rows : 0), decoded = floats(1);
+            const int64_t at = piece * piece_rows;
+            const Rows rows{in_pieces ? of_piece.get() : original.get() + at * cols, std::min(piece_rows, count - at),
+                            cols};
+            run(piece, at, rows, packed.get() + at * row_bytes, decoded.get());
+          });
+        });
+      };
+      const auto read = [&](int64_t at, const Rows& rows) {
+        way.read(first + at, rows.rows, const_cast<float*>(rows.weights));
+      };
+      if (in_pieces) {
+        std::vector<StageSeconds> stages(static_cast<size_t>(pieces));
+        each_piece([&](int64_t piece, int64_t at, const Rows& rows, std::byte* out, float* decoded) {
+          Stopwatch of_piece;
+          StageSeconds& stage = stages[static_cast<size_t>(piece)];
+          read(at, rows);
+          stage.reading = of_piece.lap();
+          quant::encode_rows(type, rows.weights, rows.rows, cols, factors, out);
+          way.check(first + at, rows, out);
+          stage.encoding = of_piece.lap();
+          errors[static_cast<size_t>(piece)] = way.measure(rows, out, factors, decoded);
+          stage.measuring = of_piece.lap();
+        });
+        StageSeconds all;
+        for (const StageSeconds& stage : stages) all += stage;
+        const double threads = (all.reading + all.encoding + all.measuring) / watch.lap();
+        spent += {all.reading / threads, all.encoding / threads, all.measuring / threads};
+      } else {
+        each_piece([&](int64_t, int64_t at, const Rows& rows, std::byte*, float*) { read(at, rows); });
+        Rows rows{original.get(), count, cols};
+        if (!source.is_planar() && !source.is_changed() && scaling.rows.empty() && scaling.cols.empty()) {
+          rows.packed_format = source.type().format();
+          rows.packed = source.packed(first, count).data();
+        }
+        spent.reading += watch.lap();
+        encode(rows, type, factors, packed.get());
+        way.check(first, rows, packed.get());
+        spent.encoding += watch.lap();
+        each_piece([&](int64_t piece, int64_t, const Rows& some, const std::byte* out, float* decoded) {
+          errors[static_cast<size_t>(piece)] = way.measure(some, out, factors, decoded);
+        });
+        spent.measuring += watch.lap();
       }
-      if (!finite) refuse_weight(source, first, std::span(original.get(), static_cast<size_t>(count * cols)));
-      Rows rows{original.get(), count, cols};
-      if (!source.is_planar() && !source.is_changed() && scaling.rows.empty() && scaling.cols.empty()) {
-        rows.packed_format = source.type().format();
-        rows.packed = source.packed(first, count).data();
-      }
-      spent.reading += watch.lap();
-      encode(rows, type, factors, packed.get());
-      spent.encoding += watch.lap();
-      quant::ErrorStats chunk;
-#pragma omp parallel for schedule(static) reduction(+ : chunk)
-      for (int64_t r = 0; r < count; ++r) {
-        float* weights = decoded.get() + r * cols;
-        format.decode(packed.get() + r * row_bytes, cols, weights);
-        chunk.add_row(original.get() + r * cols, weights, cols, factors.empty() ? nullptr : factors.data());
-      }
-      total += chunk;
-      spent.measuring += watch.lap();
+      for (const quant::ErrorStats& error : errors) total += error;
       sink(std::span(packed.get(), static_cast<size_t>(count * row_bytes)));
       spent.writing += watch.lap();
       source.release(first, count);
@@ -235,8 +328,8 @@ std::vector<std::string> write(const Requantization& plan, const RequantizeOutpu
         source.release(row, count);
       }
     } else {
-      result.error = encode_tensor(source, plan.types[i].format()->type, importance_of(imatrix, source),
-                                   checked(encode, source), sink, {}, &result.seconds);
+      result.error = encode_tensor(source, plan.types[i].format()->type, importance_of(imatrix, source), encode, sink,
+                                   true, {}, &result.seconds);
     }
     plan.file->check();
     if (done) done(result);

@@ -77,8 +77,7 @@ struct Rows {
 };
 using EncodeRows =
     std::function<void(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out)>;
-// Throws Error with tensor and row for weights beyond the type's range. Both must outlive it.
-EncodeRows checked(const EncodeRows& encode, const WeightSource& source);
+// All threads; encode_tensor() runs it in pieces of its own.
 void encode_on_cpu(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out);
 
 // Column importance per matrix; empty: uniform.
@@ -89,7 +88,7 @@ struct Scaling {
   std::vector<float> rows, cols;
 };
 
-inline constexpr int64_t kChunkWeights = int64_t{1} << 22; // 16 MB of f32, twice to measure errors
+inline constexpr int64_t kChunkWeights = int64_t{1} << 22; // 16 MB of f32 where the encoder takes it whole
 
 struct StageSeconds {
   double reading = 0, encoding = 0, measuring = 0, writing = 0;
@@ -97,10 +96,10 @@ struct StageSeconds {
 };
 
 // Encodes at least a row and about `chunk_weights` at a time; `sink` gets bytes in order. Returns the error. Throws
-// Error with tensor, row and column for NaN or infinite weights.
+// Error with tensor and row for NaN, infinite weights and, with check_range, weights beyond the type's range.
 quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
                                 const std::vector<std::vector<float>>& importance, const EncodeRows& encode,
-                                const std::function<void(std::span<const std::byte>)>& sink,
+                                const std::function<void(std::span<const std::byte>)>& sink, bool check_range = false,
                                 const Scaling& scaling = {}, StageSeconds* seconds = nullptr,
                                 int64_t chunk_weights = kChunkWeights);
 

@@ -1,11 +1,14 @@
 #include "quant/error_stats.h"
 
+#include "core/target_clones.h"
+
 #include <algorithm>
 #include <cmath>
 
 namespace ridge::quant {
 
-void ErrorStats::add_row(const float* original, const float* decoded, int64_t cols, const float* importance) {
+RIDGE_CLONES void ErrorStats::add_row(const float* original, const float* decoded, int64_t cols,
+                                      const float* importance) {
   // Short f32 sums vectorize; totals are double.
   constexpr int kLanes = 16;
   constexpr int64_t kRun = 512;

@@ -1,5 +1,7 @@
 #include "quant/registry.h"
 
+#include "core/half.h"
+#include "core/target_clones.h"
 #include "quant/all_formats.h"
 #include "quant/formats/group.h"
 
@@ -10,8 +12,14 @@
 namespace ridge::quant {
 namespace {
 
+RIDGE_CLONES void decode_halves(const uint16_t* halves, int64_t weights, float* out) {
+  for (int64_t i = 0; i < weights; ++i) out[i] = core::f32_from_f16(halves[i]);
+}
+
 template <typename Format>
 void decode_blocks(const std::byte* blocks, int64_t weights, float* out) {
+  if constexpr (std::is_same_v<Format, F16>)
+    return decode_halves(reinterpret_cast<const uint16_t*>(blocks), weights, out);
   const auto* block = reinterpret_cast<const Format*>(blocks);
   for (int64_t i = 0; i < weights; i += Format::kWeights) decode(*block++, out + i);
 }

@@ -134,7 +134,7 @@ engine::TextSink WindowEngine::shown_while_written(SpeedMeter& meter) {
           s.state = EngineState::writing;
           s.activity = "writing";
           (reasoning ? s.messages.back().reasoning : s.messages.back().text) += text;
-          // Of an answer that forms, places count when they are decided.
+          // Places of an answer that forms count when they are decided.
           if (s.messages.back().forming.empty()) show_speed(s, meter, loaded_->session.generation_usage());
         },
         Publish::soon);

@@ -1,6 +1,7 @@
 // Conversations in the window's engine.
 #include "app/terminal/chat/markdown_export.h"
 #include "app/window/loaded.h"
+#include "core/error.h"
 #include "core/files/atomic_file.h"
 
 #include <fmt/format.h>
@@ -100,7 +101,11 @@ void WindowEngine::show_path() {
 
 // The tokens that the shown messages take, without a next one.
 void WindowEngine::show_context() {
-  const int64_t tokens = tree_.size() == 0 ? 0 : loaded_->conversation.tokens_with("");
+  int64_t tokens = 0;
+  try {
+    if (tree_.size() > 0) tokens = loaded_->conversation.tokens_with("");
+  } catch (const Error&) { // the template refuses these messages, as the next answer will say
+  }
   change([&](api::Snapshot& s) {
     s.kv.tokens = std::min(tokens, s.kv.context);
     s.kv.bytes = s.kv.capacity_bytes * static_cast<double>(s.kv.tokens) / static_cast<double>(s.kv.context);

@@ -1,12 +1,14 @@
 #include "quant/encode/encode.h"
 
 #include "core/error.h"
+#include "core/target_clones.h"
 #include "quant/encode/tiles.h"
 #include "quant/formats/bf16.h"
 #include "quant/formats/f16.h"
 #include "quant/formats/f32.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 
@@ -17,13 +19,11 @@ constexpr int64_t kTaskWeights = 1 << 16; // a few milliseconds
 
 bool finite(float value) { return (std::bit_cast<uint32_t>(value) & 0x7fffffffu) < 0x7f800000u; }
 
-void check_finite(const float* weights, int64_t rows, int64_t cols) {
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* w = weights + row * cols;
-    uint32_t largest = 0; // integers compare like floats; infinity and NaN on top
-    for (int64_t i = 0; i < cols; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(w[i]) & 0x7fffffffu);
-    if (largest >= 0x7f800000u) throw_not_finite(row, std::find_if_not(w, w + cols, finite) - w);
-  }
+// Integers compare like floats; infinity and NaN on top.
+RIDGE_CLONES uint32_t largest_magnitude(const float* weights, int64_t count) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(weights[i]) & 0x7fffffffu);
+  return largest;
 }
 
 template <typename Format>
@@ -47,21 +47,33 @@ template <bool kParallel>
 void encode(Type type, const float* weights, int64_t rows, int64_t cols, std::span<const float> importance,
             std::byte* out) {
   check_encoding(type, cols, importance);
-  check_finite(weights, rows, cols);
   const FormatInfo& info = format(type);
   const EncodeBlocks encoder = find_encoder(type);
   const int64_t blocks_per_row = cols / info.block_weights, blocks = rows * blocks_per_row;
   const int64_t step = std::max<int64_t>(1, kTaskWeights / info.block_weights);
+  std::atomic<int64_t> not_finite = INT64_MAX;
 #pragma omp parallel for schedule(dynamic) if (kParallel)
   for (int64_t first = 0; first < blocks; first += step) {
     const int64_t count = std::min(step, blocks - first);
     const float* from = weights + first * info.block_weights;
     std::byte* to = out + first * info.block_bytes;
+    if (const int64_t bad = find_not_finite({from, static_cast<size_t>(count * info.block_weights)}); bad >= 0) {
+      const int64_t place = first * info.block_weights + bad;
+      for (int64_t least = not_finite; place < least && !not_finite.compare_exchange_weak(least, place);) {
+      }
+      continue;
+    }
     encoder(from, importance.empty() ? nullptr : importance.data(), first, blocks_per_row, count, to);
   }
+  if (not_finite != INT64_MAX) throw_not_finite(not_finite / cols, not_finite % cols);
 }
 
 } // namespace
+
+int64_t find_not_finite(std::span<const float> weights) {
+  if (largest_magnitude(weights.data(), std::ssize(weights)) < 0x7f800000u) return -1;
+  return std::ranges::find_if_not(weights, finite) - weights.begin();
+}
 
 bool can_encode(Type type) { return find_encoder(type) != nullptr; }
 

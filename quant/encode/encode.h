@@ -20,11 +20,14 @@ void encode_rows_parallel(Type type, const float* weights, int64_t rows, int64_t
                           std::span<const float> importance, std::byte* out);
 
 // Throws Error with row and weight if `packed` saturated: a weight beyond 65504 in F16, or a scale out of range. The
-// caller adds the tensor's name. Files are always checked.
-void check_range(Type type, const float* weights, const std::byte* packed, int64_t rows, int64_t cols);
+// caller adds the tensor's name. Rows count from first_row. Files are always checked.
+void check_range(Type type, const float* weights, const std::byte* packed, int64_t rows, int64_t cols,
+                 int64_t first_row = 0);
 
 // The checks of encode_rows, for other encoders: throws Error.
 void check_encoding(Type type, int64_t cols, std::span<const float> importance);
+// -1: all are.
+int64_t find_not_finite(std::span<const float> weights);
 [[noreturn]] void throw_not_finite(int64_t row, int64_t col);
 
 } // namespace ridge::quant

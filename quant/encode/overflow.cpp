@@ -10,6 +10,8 @@
 namespace ridge::quant {
 namespace {
 
+constexpr int64_t kParallelWeights = 1 << 20; // fewer are not worth threads
+
 // Encoders saturate to the largest binary16.
 bool is_largest_half(Half half) { return (half.bits & 0x7fff) >= 0x7bff; }
 
@@ -53,12 +55,13 @@ int64_t find_overflow(Type type, const float* weights, const std::byte* packed, 
 
 } // namespace
 
-void check_range(Type type, const float* weights, const std::byte* packed, int64_t rows, int64_t cols) {
+void check_range(Type type, const float* weights, const std::byte* packed, int64_t rows, int64_t cols,
+                 int64_t first_row) {
   if (type == Type::F32) return;
   const FormatInfo& info = format(type);
   const int64_t blocks_per_row = cols / info.block_weights, row_bytes = info.row_bytes(cols);
   int64_t block = INT64_MAX;
-#pragma omp parallel for schedule(static) reduction(min : block)
+#pragma omp parallel for schedule(static) reduction(min : block) if (rows * cols > kParallelWeights)
   for (int64_t row = 0; row < rows; ++row)
     if (const int64_t found = find_overflow(type, weights + row * cols, packed + row * row_bytes, blocks_per_row);
         found >= 0)
@@ -67,8 +70,8 @@ void check_range(Type type, const float* weights, const std::byte* packed, int64
   const float* first = weights + block * info.block_weights;
   const float largest =
       *std::max_element(first, first + info.block_weights, [](float a, float b) { return std::abs(a) < std::abs(b); });
-  throw_error("row {}: the weight {} is outside the range of {}; use BF16 or F32", block / blocks_per_row, largest,
-              info.name);
+  throw_error("row {}: the weight {} is outside the range of {}; use BF16 or F32", first_row + block / blocks_per_row,
+              largest, info.name);
 }
 
 } // namespace ridge::quant

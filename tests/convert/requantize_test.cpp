@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <random>
 
 using namespace ridge;
 using convert::Requantization;
@@ -209,6 +210,58 @@ TEST_CASE("a weight that the type would change, because it is too large, is refu
     CAPTURE(type);
     CHECK(written(60000.0f, type));
     CHECK_FALSE(written(1e30f, type));
+  }
+}
+
+TEST_CASE(
+    "pieces that threads encode give what an encoder of whole chunks gives, errors and places of bad weights too") {
+  constexpr int64_t kCols = 512, kRows = 300; // several pieces, the last one short
+  const tests::TemporaryFolder folder;
+  std::vector<float> weights(kRows * kCols);
+  std::mt19937 random(5);
+  for (float& w : weights) w = std::normal_distribution<float>(0, 0.02f)(random);
+  const auto encoded = [&](Type type, const convert::EncodeRows& encode, int64_t chunk_weights) {
+    const std::string path = folder / "weights.gguf";
+    gguf::Writer writer(path, {}, {{"w", Type::F32, {kCols, kRows}}});
+    writer.write(std::as_bytes(std::span(weights)));
+    writer.finish();
+    const gguf::File file = gguf::File::open(path);
+    const auto sources = convert::weight_sources(file);
+    std::vector<float> importance(kCols, 1.0f);
+    importance[3] = 20;
+    std::pair<std::vector<std::byte>, quant::ErrorStats> made;
+    convert::StageSeconds seconds;
+    made.second = convert::encode_tensor(
+        sources[0], type, {importance}, encode,
+        [&](std::span<const std::byte> bytes) { made.first.insert(made.first.end(), bytes.begin(), bytes.end()); },
+        true, {}, &seconds, chunk_weights);
+    CHECK(seconds.reading > 0);
+    CHECK(seconds.encoding > 0);
+    CHECK(seconds.measuring > 0);
+    return made;
+  };
+  const convert::EncodeRows whole = [](const auto&... arguments) { convert::encode_on_cpu(arguments...); };
+  for (const Type type : {Type::Q8_0, Type::Q4_K, Type::F16}) {
+    const auto expected = encoded(type, whole, convert::kChunkWeights);
+    for (const int64_t chunk : {convert::kChunkWeights, int64_t{100 * kCols}}) {
+      const auto found = encoded(type, convert::encode_on_cpu, chunk);
+      CHECK(found.first == expected.first);
+      CHECK(found.second.error == doctest::Approx(expected.second.error));
+      CHECK(found.second.max_error == expected.second.max_error);
+      CHECK(found.second.weights == kRows * kCols);
+    }
+  }
+  for (const int64_t bad : {270, 150}) {
+    weights[bad * kCols + 9] = 70000.0f;
+    for (const convert::EncodeRows& encode : {convert::EncodeRows(convert::encode_on_cpu), whole})
+      CHECK_THROWS_WITH_AS(encoded(Type::F16, encode, 100 * kCols),
+                           doctest::Contains(fmt::format("tensor w: row {}: the weight 70000", bad).c_str()), Error);
+  }
+  for (const int64_t bad : {280, 120}) {
+    weights[bad * kCols + 9] = NAN;
+    for (const convert::EncodeRows& encode : {convert::EncodeRows(convert::encode_on_cpu), whole})
+      CHECK_THROWS_WITH_AS(encoded(Type::Q8_0, encode, convert::kChunkWeights),
+                           doctest::Contains(fmt::format("tensor w: row {}, column 9 is nan", bad).c_str()), Error);
   }
 }
 

@@ -15,7 +15,7 @@ Matrix plain_matrix(const gguf::SafeTensor& tensor, int64_t first, int64_t rows,
 // The rows of all, which are plain and equally wide.
 Matrix stacked(std::vector<Matrix> matrices);
 
-// The plain matrix that a packed one stands for.
+// The plain matrix of a packed one.
 Matrix unpacked(Matrix matrix);
 
 // Row r is source[r].

@@ -1,9 +1,9 @@
 // Attention over caches of codes, for one token or a few, with up to eight rows (token, query head) per tile.
 //
 // Unpacking bounds attention.cu, so here codes stay codes up to mma (mma_codes.cuh), and each warp goes alone: it
-// copies steps of 16 keys and values of its own, multiplies, and keeps its own maxima and sums. A maximum rises only
-// when a score is far above. Warps meet once, at the end. kRope: as in attention.cu; the block that has the newest
-// token makes its codes in shared memory.
+// copies its steps of 16 keys and values, multiplies, and keeps its own maxima and sums. A maximum rises only when a
+// score is far above. Warps meet once, at the end. kRope: as in attention.cu; the block that has the newest token makes
+// its codes in shared memory.
 #include "kernels/cuda/attention/attention_fetch.cuh"
 #include "kernels/cuda/attention/attention_merge.cuh"
 #include "kernels/cuda/attention/attention_rounds.cuh"

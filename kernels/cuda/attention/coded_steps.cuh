@@ -231,7 +231,7 @@ struct CodedOutputs {
     const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
     uint32_t words[kBlocks * kWords][2];
     load_chunks<kBlocks * kWords, true>(words, values);
-    // Of keys 2 t and 2 t + 1.
+    // Those of keys 2 t and 2 t + 1.
     const Words<kBlocks> scales[2] = {Words<kBlocks>::at(values.scales[2 * t]),
                                       Words<kBlocks>::at(values.scales[2 * t + 8])};
     Words<kBlocks> high[2][2];

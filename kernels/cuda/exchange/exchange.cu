@@ -119,7 +119,7 @@ void launch_exchange(const Launch& launch, const ExchangeArgs& args) {
   }
   if (!args.is_all_gather && args.packed && summed_by_tokens(args.rows, args.width)) {
     launch_send_terms(launch, args);
-    return launch_sum_by_tokens(launch, args, all_token_tiles(args.rows));
+    return launch_sum_by_tokens(launch, args);
   }
   if (!args.is_all_gather) return launch_sum_of_pieces(launch, args);
   constexpr int kThreads = 512;

@@ -49,7 +49,7 @@ void launch_sum_of_pieces(const Launch& launch, const ExchangeArgs& args);
 // sum_by_tokens.cu: a sum whose terms have been sent, by a product (sum_mail()) or launch_send_terms.
 SumMail sum_mail(const ExchangeArgs& args);
 void launch_send_terms(const Launch& launch, const ExchangeArgs& args);
-void launch_sum_by_tokens(const Launch& launch, const ExchangeArgs& args, const TokenTiles& tiles);
+void launch_sum_by_tokens(const Launch& launch, const ExchangeArgs& args);
 // Before a step's exchanges.
 void launch_number_exchanges(const Launch& launch, ExchangeNumbers* numbers, uint32_t count);
 

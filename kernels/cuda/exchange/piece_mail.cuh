@@ -77,21 +77,7 @@ class PieceMail {
     if (threadIdx.x == 0) raise(flag(to, args_.rank, piece), number_);
   }
   __device__ __forceinline__ void wait_for_flags(int64_t piece) const {
-    wait_for_flags(piece, [](int) { return true; });
-  }
-  // Of the ranks that have the piece.
-  template <typename Has>
-  __device__ __forceinline__ void wait_for_flags(int64_t piece, const Has& has) const {
-    if (is_other() && has(static_cast<int>(threadIdx.x))) wait_for(threadIdx.x, piece);
-    __syncthreads();
-  }
-  // Several at once.
-  __device__ __forceinline__ void raise_flags(int first, int count) const {
-    __syncthreads();
-    each_flag(first, count, [&](int to, int piece) { raise(flag(to, args_.rank, piece), number_); });
-  }
-  __device__ __forceinline__ void wait_for_flags(int first, int count) const {
-    each_flag(first, count, [&](int from, int piece) { wait_for(from, piece); });
+    if (is_other()) wait_for(threadIdx.x, piece);
     __syncthreads();
   }
   __device__ __forceinline__ void wait_for_flag(int from, int64_t piece) const {
@@ -100,12 +86,6 @@ class PieceMail {
   }
 
  private:
-  // Threads share out the other ranks' pieces.
-  template <typename Run>
-  __device__ __forceinline__ void each_flag(int first, int count, const Run& run) const {
-    for (int i = static_cast<int>(threadIdx.x); i < count * args_.ranks; i += static_cast<int>(blockDim.x))
-      if (const int other = i % args_.ranks; other != args_.rank) run(other, first + i / args_.ranks);
-  }
   __device__ __forceinline__ bool is_other() const { return threadIdx.x < args_.ranks && threadIdx.x != args_.rank; }
   __device__ __forceinline__ void wait_for(int from, int64_t piece) const {
     wait_until(args_, from, [&] { return is_raised(flag(args_.rank, from, piece), number_); });

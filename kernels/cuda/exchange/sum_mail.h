@@ -4,7 +4,6 @@
 
 #include "kernels/cuda/exchange/packets.h"
 #include "kernels/cuda/products/half_layout.h"
-#include "kernels/cuda/products/scratch_sizes.h"
 
 #include <cstdint>
 
@@ -19,14 +18,6 @@ constexpr bool summed_by_tokens(int64_t rows, int64_t width) {
 }
 constexpr int64_t token_groups(int64_t rows) { return (rows + kGroupTokens - 1) / kGroupTokens; }
 
-// Of consecutive tiles of kPromptTokens: what a product sends at once. Ranks may cut differently.
-struct TokenTiles {
-  int first, count;
-};
-constexpr TokenTiles all_token_tiles(int64_t rows) {
-  return {0, static_cast<int>((rows + kPromptTokens - 1) / kPromptTokens)};
-}
-
 // Where a rank sends its terms of one sum.
 struct SumMail {
   int ranks = 0;               // 0: nowhere
@@ -37,7 +28,7 @@ struct SumMail {
   uint32_t place = 0; // of the exchange in its step
 
 #ifdef __CUDACC__
-  // Of this exchange.
+  // The offset of this exchange's half.
   __device__ __forceinline__ int64_t half() const {
     return (*const_cast<const volatile uint32_t*>(&numbers->first) + place) % 2 * half_bytes;
   }

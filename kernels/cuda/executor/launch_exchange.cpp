@@ -31,21 +31,17 @@ void KernelLauncher::run(const BatchPlan& plan, const Exchange& call, const Laun
   args.ranks == 0 ? exchange_otherwise(args, launch) : launch_exchange(launch, args);
 }
 
-void KernelLauncher::sum_tokens(const ExchangeArgs& args, const TokenTiles& tiles, bool last, const Launch& launch) {
+void KernelLauncher::sum_beside(const ExchangeArgs& args, const Launch& launch) {
   if (!sum_stream_) sum_stream_ = std::make_unique<SumStream>();
   const auto& [stream, sent, summed] = *sum_stream_;
-  Launch alone = launch;
-  alone.overlap = false; // its blocks would take the room of the others' sums
-  if (last) {
-    launch_sum_by_tokens(alone, args, tiles);
-    if (tiles.first > 0) RIDGE_CUDA(cudaStreamWaitEvent(launch.stream, summed.handle));
-    return;
-  }
-  alone.stream = stream.handle;
+  Launch beside = launch;
+  beside.stream = stream.handle;
+  beside.overlap = false;
   RIDGE_CUDA(cudaEventRecord(sent.handle, launch.stream));
-  RIDGE_CUDA(cudaStreamWaitEvent(alone.stream, sent.handle));
-  launch_sum_by_tokens(alone, args, tiles);
-  RIDGE_CUDA(cudaEventRecord(summed.handle, alone.stream));
+  RIDGE_CUDA(cudaStreamWaitEvent(beside.stream, sent.handle));
+  launch_sum_by_tokens(beside, args);
+  RIDGE_CUDA(cudaEventRecord(summed.handle, beside.stream));
+  RIDGE_CUDA(cudaStreamWaitEvent(launch.stream, summed.handle));
 }
 
 void KernelLauncher::exchange_otherwise(const ExchangeArgs& args, const Launch& launch) {

@@ -273,8 +273,8 @@ void KernelLauncher::run(const BatchPlan& plan, const PromptProduct& call, const
   if (!call.sum) return launch_prompt_product(launch, matrices, prompt_result(plan, call), workspace_.prompt_scratch());
   const ExchangeArgs summed = exchange_args(plan, *call.sum);
   if (summed.ranks > 0) {
-    const auto sum = [&](const TokenTiles& tiles, bool last) { sum_tokens(summed, tiles, last, launch); };
-    return launch_prompt_product(launch, matrices[0], workspace_.prompt_scratch(), sum_mail(summed), sum);
+    launch_prompt_product(launch, matrices[0], workspace_.prompt_scratch(), sum_mail(summed));
+    return sum_beside(summed, launch);
   }
   launch_prompt_product(launch, matrices, {}, workspace_.prompt_scratch());
   exchange_otherwise(summed, launch);

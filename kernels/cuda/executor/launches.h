@@ -117,8 +117,8 @@ class KernelLauncher final : public KernelCapabilities {
 
   // launch_exchange.cpp
   ExchangeArgs exchange_args(const BatchPlan& plan, const Exchange& call) const;
-  // Sums of tokens whose terms are sent; but for the last ones', while others' are made.
-  void sum_tokens(const ExchangeArgs& args, const TokenTiles& tiles, bool last, const Launch& launch);
+  // Of sent terms, while the next products' weights are decoded.
+  void sum_beside(const ExchangeArgs& args, const Launch& launch);
   void exchange_otherwise(const ExchangeArgs& args, const Launch& launch);
 
   const core::Program& program_;

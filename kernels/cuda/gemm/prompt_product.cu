@@ -38,8 +38,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
   __syncthreads();
   let_successor_start();
   wait_for_predecessor();
-  const int token_tiles = kSends ? args.tiles.count : args.token_rows / kPromptTokens;
-  const int first_tile = kSends ? args.tiles.first : 0;
+  const int token_tiles = args.token_rows / kPromptTokens;
   const int total = token_tiles * (args.w_rows / kN);
   int stage = 0, parity = 0;
   const auto next_stage = [&] {
@@ -49,7 +48,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
     give_registers<40>();
     if (threadIdx.x != kConsumers * 128) return;
     for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
-      const uint8_t* x = args.x + int64_t{first_tile + tile % token_tiles} * Shape::kXBytes;
+      const uint8_t* x = args.x + int64_t{tile % token_tiles} * Shape::kXBytes;
       const uint8_t* w = args.w + int64_t{tile / token_tiles} * Shape::kWBytes;
       for (int step = 0; step < args.steps; ++step) {
         empty[stage].wait(parity ^ 1);
@@ -109,8 +108,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
     if (kInTurn) skip_tile();
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
-      const int token =
-          (first_tile + tile % token_tiles) * kPromptTokens + (kInTurn ? part : warpgroup) * 64 + warp * 16;
+      const int token = tile % token_tiles * kPromptTokens + (kInTurn ? part : warpgroup) * 64 + warp * 16;
       const LaneResults<kN> results(args, sum[part], tile / token_tiles * kN, token, lane);
       if constexpr (kSends)
         results.send(mail_half);
@@ -121,23 +119,12 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
 #endif
 }
 
-template <int kN>
+template <int kN, bool kSends = false>
 void launch_product(const Launch& launch, const ProductArgs& args) {
   constexpr int kShared = ProductShape<kN>::kSharedBytes;
-  allow_dynamic_shared_memory(product_kernel<kN, false>, kShared);
+  allow_dynamic_shared_memory(product_kernel<kN, kSends>, kShared);
   const int tiles = args.token_rows / kPromptTokens * (args.w_rows / kN);
-  launch(product_kernel<kN, false>, std::min(tiles, launch.sm_count), kProductThreads, kShared, args);
-}
-
-int rounds_of(int tiles, const Launch& launch) { return (tiles + launch.sm_count - 1) / launch.sm_count; }
-
-// The other multiprocessors are free for sums.
-void launch_sending_product(const Launch& launch, ProductArgs args, const TokenTiles& tokens) {
-  constexpr int kN = 128, kShared = ProductShape<kN>::kSharedBytes;
-  allow_dynamic_shared_memory(product_kernel<kN, true>, kShared);
-  args.tiles = tokens;
-  const int tiles = tokens.count * (args.w_rows / kN), rounds = rounds_of(tiles, launch);
-  launch(product_kernel<kN, true>, (tiles + rounds - 1) / rounds, kProductThreads, kShared, args);
+  launch(product_kernel<kN, kSends>, std::min(tiles, launch.sm_count), kProductThreads, kShared, args);
 }
 
 } // namespace
@@ -156,9 +143,8 @@ PromptScratch::PromptScratch(int64_t cols) {
 class PromptProduct {
  public:
   PromptProduct(const Launch& launch, std::span<const PromptMatrices> matrices, const PromptResult& result,
-                PromptScratch& scratch, const SumMail& mail = {}, const TokensSent& sent = {})
-      : launch_(launch), matrices_(matrices), gated_(result.gated), stride_(gated_ ? 2 : 1), scratch_(scratch),
-        sent_(sent) {
+                PromptScratch& scratch, const SumMail& mail = {})
+      : launch_(launch), matrices_(matrices), gated_(result.gated), stride_(gated_ ? 2 : 1), scratch_(scratch) {
     const GemmArgs& input = matrices[0].args;
     product_.x = reinterpret_cast<const uint8_t*>(input.x);
     product_.exponent = input.exponent;
@@ -193,10 +179,10 @@ class PromptProduct {
         } while (s < segments_of(m.args) && product_.w_rows < product_.w_pitch);
         const bool ends = product_.w_rows == product_.w_pitch;
         if (ends || s < segments_of(m.args) || !decodes_with(i + 1, m)) decode(m);
-        if (ends) finish_pass(i + 1 == matrices_.size() && s == segments_of(m.args));
+        if (ends) finish_pass();
       }
     }
-    if (product_.w_rows > 0) finish_pass(true);
+    if (product_.w_rows > 0) finish_pass();
   }
 
  private:
@@ -290,14 +276,14 @@ class PromptProduct {
     product_.w_rows += static_cast<int>(padded(rows));
   }
 
-  void finish_pass(bool last) {
+  void finish_pass() {
     const int buffer = scratch_.next_;
     if (uses_second_stream_) {
       RIDGE_CUDA(cudaEventRecord(scratch_.decoded_[buffer].handle, scratch_.stream_.handle));
       RIDGE_CUDA(cudaStreamWaitEvent(launch_.stream, scratch_.decoded_[buffer].handle));
     }
     if (sends())
-      send_tokens(last);
+      launch_product<128, true>(launch_, product_);
     else
       product_.tile_rows == 256 ? launch_product<256>(launch_, product_) : launch_product<128>(launch_, product_);
     if (uses_second_stream_)
@@ -308,33 +294,11 @@ class PromptProduct {
     product_.segments = product_.w_rows = 0;
   }
 
-  // In two parts in the last pass, so that the first's sums overlap with the second's products.
-  void send_tokens(bool last) {
-    const TokenTiles all = all_token_tiles(product_.tokens);
-    const TokenTiles first = {0, last ? tiles_ahead(all.count) : all.count};
-    launch_sending_product(launch_, product_, first);
-    if (!last) return;
-    const TokenTiles rest = {first.count, all.count - first.count};
-    sent_(first, rest.count == 0);
-    if (rest.count == 0) return;
-    launch_sending_product(launch_, product_, rest);
-    sent_(rest, true);
-  }
-  // About half, without more rounds of all multiprocessors; all if there is no such cut.
-  int tiles_ahead(int all) const {
-    const int columns = product_.w_rows / 128;
-    const auto rounds = [&](int tiles) { return rounds_of(tiles * columns, launch_); };
-    for (int ahead = all / 2; ahead > 0; --ahead)
-      if (rounds(ahead) + rounds(all - ahead) == rounds(all)) return ahead;
-    return all;
-  }
-
   const Launch& launch_;
   std::span<const PromptMatrices> matrices_;
   bool gated_;
   int stride_; // rows of W per row of the result
   PromptScratch& scratch_;
-  const TokensSent sent_;
   bool uses_second_stream_ = true; // decodes in the second stream
   ExpandArgs decoded_ = {};
   ProductArgs product_ = {};
@@ -346,8 +310,8 @@ void launch_prompt_product(const Launch& launch, std::span<const PromptMatrices>
 }
 
 void launch_prompt_product(const Launch& launch, const PromptMatrices& matrix, PromptScratch& scratch,
-                           const SumMail& mail, const TokensSent& sent) {
-  PromptProduct(launch, {&matrix, 1}, {}, scratch, mail, sent).run();
+                           const SumMail& mail) {
+  PromptProduct(launch, {&matrix, 1}, {}, scratch, mail).run();
 }
 
 } // namespace ridge::kernels::cuda

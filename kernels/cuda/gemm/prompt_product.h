@@ -6,7 +6,6 @@
 #pragma once
 
 #include "core/host_device/round_up.h"
-#include "kernels/cuda/exchange/sum_mail.h"
 #include "kernels/cuda/gemm/expand.h"
 #include "kernels/cuda/gemm/product_bound.h"
 #include "kernels/cuda/products/gemm.h"
@@ -14,7 +13,6 @@
 #include "kernels/cuda/runtime/device.h"
 #include "kernels/cuda/runtime/glu.h"
 
-#include <functional>
 #include <optional>
 #include <span>
 
@@ -32,6 +30,8 @@ inline TiledHalf tiled_half(float* value, int64_t rows, int64_t cols) {
 
 // log2 bounds of elements converted with half_exponent(), and of others.
 inline constexpr int kLog2LargestConverted = 10, kLog2LargestHalf = 16;
+
+struct SumMail; // exchange/sum_mail.h
 
 struct PromptResult {
   int log2_largest = kLog2LargestHalf; // bounds the input's elements, before exponents
@@ -68,11 +68,8 @@ inline constexpr size_t kMaxPromptMatrices = kMaxSegments;
 // All use the first one's input. A residual belongs to the first matrix; a gated result goes to segment 0's out.
 void launch_prompt_product(const Launch&, std::span<const PromptMatrices> matrices, const PromptResult&,
                            PromptScratch&);
-// Sends its results: one matrix of one segment. `sent` is called behind each launch that sends the last of some
-// tokens'.
-using TokensSent = std::function<void(const TokenTiles&, bool last)>;
-void launch_prompt_product(const Launch&, const PromptMatrices& matrix, PromptScratch&, const SumMail& mail,
-                           const TokensSent& sent);
+// Sends its results: one matrix of one segment.
+void launch_prompt_product(const Launch&, const PromptMatrices& matrix, PromptScratch&, const SumMail& mail);
 
 void launch_product_bound(const Launch&, const PromptMatrices& matrix, PromptScratch&, ProductBound* bound);
 

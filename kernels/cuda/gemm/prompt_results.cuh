@@ -32,8 +32,7 @@ struct ProductArgs {
   const ProductBound* bounds[2];
   int segments;
   ProductSegment segment[kMaxSegments];
-  SumMail mail; // instead of `out`, of these tokens
-  TokenTiles tiles;
+  SumMail mail; // instead of `out`
 };
 
 #ifdef RIDGE_HAS_WGMMA

@@ -333,13 +333,8 @@ Plan Planner::finish() {
   shadow.logits = program_.result();
   shadow.hidden = program_.hidden;
   shadow.input = program_.input;
-  for (const Step& step : steps_) {
+  for (const Step& step : steps_)
     shadow.ops.push_back({step.op->kind, step.op->layer, step.op->name, step.inputs, step.outputs, {}, {}});
-    // A long prompt's sum writes its first rows while the product before makes others (executor/launch_exchange.cpp).
-    const int made_by = is_sum_over_ranks(step) ? writer(step.inputs[0]) : -1;
-    if (const MatrixStep* m = made_by < 0 ? nullptr : steps_[made_by].matrix())
-      shadow.ops.back().inputs.push_back(m->x);
-  }
   return {std::move(steps_), core::plan_buffers(shadow), std::move(dataflow_values_)};
 }
 

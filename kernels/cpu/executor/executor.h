@@ -11,8 +11,8 @@ namespace ridge::kernels::cpu {
 // The Program and the mapped file must outlive the executor. Throws Error if check_config does, a weight's type is
 // unknown or memory cannot be reserved; std::logic_error if the Program is malformed.
 //
-// Fast mode (config.exact off) quantizes activations to 8 bits in groups of 32, to 16 bits where routing, position
-// choice or recurrent state amplifies errors. Exact mode uses f32.
+// Fast mode (config.exact off) quantizes activations to 8 bits in groups of 32, to 16 bits for queries, keys and values
+// and where routing, position choice or recurrent state amplifies errors. Exact mode uses f32.
 std::unique_ptr<core::Executor> make_cpu_executor(const core::Program& program, const core::ExecutorConfig& config);
 
 // Bytes besides weights with full caches. Allocates nothing; throws like make_cpu_executor.

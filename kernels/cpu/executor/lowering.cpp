@@ -31,9 +31,30 @@ const quant::FormatInfo& format_of(const core::Weight& weight) {
   return *format;
 }
 
+std::set<core::ValueId> attention_inputs(const core::Program& program) {
+  std::vector<const core::Op*> producer(program.values.size(), nullptr);
+  std::set<core::ValueId> found, seen;
+  for (const core::Op& op : program.ops) {
+    for (const core::ValueId id : op.outputs) producer[id] = &op;
+    if (class_of(op.kind) != core::OpClass::attention && class_of(op.kind) != core::OpClass::cache) continue;
+    std::vector<core::ValueId> open = op.inputs;
+    while (!open.empty()) {
+      const core::ValueId id = open.back();
+      open.pop_back();
+      const core::Op* made_by = id >= 0 ? producer[id] : nullptr;
+      if (!made_by || !seen.insert(id).second) continue;
+      if (made_by->kind == core::OpKind::linear)
+        found.insert(made_by->inputs[0]);
+      else
+        open.insert(open.end(), made_by->inputs.begin(), made_by->inputs.end());
+    }
+  }
+  return found;
+}
+
 Lowering::Lowering(const core::Program& program, const core::ExecutorConfig& config, int threads)
     : program_(program), config_(config), threads_(threads), wide_(config.wide || core::amplifies_errors(program)),
-      plan_(core::plan_buffers(program)), cache_(program, config),
+      attention_inputs_(attention_inputs(program)), plan_(core::plan_buffers(program)), cache_(program, config),
       next_resource_(static_cast<Resource>(plan_.slots.size())) {
   for (size_t i = 0; i < program.kv_layers.size(); ++i) cache_resources_.push_back(new_resource());
   allocate_values();
@@ -223,7 +244,7 @@ const std::vector<float>& Lowering::vector_weight(core::WeightId id) {
 
 bool Lowering::wants_codes(const core::Weight& weight) const { return !config_.exact && format_of(weight).packed; }
 
-Linear Lowering::make_linear(const core::Weight& weight) {
+Linear Lowering::make_linear(const core::Weight& weight, core::ValueId input) {
   format_of(weight);
   const auto [kernels, added] = kernels_.try_emplace(weight.type);
   if (added) kernels->second = format_kernels(weight.type);
@@ -233,7 +254,7 @@ Linear Lowering::make_linear(const core::Weight& weight) {
   linear.row_bytes = weight.row_bytes;
   linear.rows = weight.rows;
   linear.cols = weight.cols;
-  linear.wide = wide_;
+  linear.wide = is_wide(input);
   linear.run_rows = std::min(weight.rows, weight.rows_per_run());
   linear.run_stride = weight.run_rows > 0 ? weight.run_stride : weight.matrix_bytes();
   if (weight.run_rows == 1) { // a slice of columns
@@ -258,9 +279,9 @@ Lowering::CodeBuffer& Lowering::code_buffer(int64_t bytes) {
 std::pair<std::byte*, Lowering::Resource> Lowering::quantized(core::ValueId id, int64_t cols) {
   for (const auto& buffer : code_buffers_)
     if (buffer->holds == id && buffer->cols == cols) return {buffer->memory.data(), buffer->resource};
-  const bool gathered = info(id).gathered;
+  const bool gathered = info(id).gathered, wide = is_wide(id);
   const int64_t per_row = info(id).width / cols; // > 1: expert slots with separate inputs
-  const int64_t bytes = QuantizedRow::bytes(round_up(cols, kChunk), wide_);
+  const int64_t bytes = QuantizedRow::bytes(round_up(cols, kChunk), wide);
   CodeBuffer& buffer = code_buffer((gathered ? config_.max_outputs : config_.max_batch) * per_row * bytes);
   buffer.holds = id;
   buffer.cols = cols;
@@ -271,7 +292,7 @@ std::pair<std::byte*, Lowering::Resource> Lowering::quantized(core::ValueId id, 
   schedule_.add(
       {slot(id)}, {buffer.resource}, [=, this] { return batch_.rows(gathered) * per_row; },
       [=, this, &vectors](int64_t row, int) {
-        vectors.quantize(x + row * cols, cols, {out + row * bytes, round_up(cols, kChunk), wide_});
+        vectors.quantize(x + row * cols, cols, {out + row * bytes, round_up(cols, kChunk), wide});
       });
   return {out, buffer.resource};
 }

@@ -70,6 +70,9 @@ struct RopeAngles {
 // Throws Error for an unknown type or partial blocks.
 const quant::FormatInfo& format_of(const core::Weight& weight);
 
+// What the products read from whose results queries, keys and values are made.
+std::set<core::ValueId> attention_inputs(const core::Program& program);
+
 class Lowering {
  public:
   using Resource = Schedule::Resource;
@@ -117,7 +120,7 @@ class Lowering {
 
   // Decoded to f32 once.
   const std::vector<float>& vector_weight(core::WeightId id);
-  Linear make_linear(const core::Weight& weight);
+  Linear make_linear(const core::Weight& weight, core::ValueId input);
   bool wants_codes(const core::Weight& weight) const;
   // Quantized on first use; the buffer is reusable after the value's last product.
   std::pair<std::byte*, Resource> quantized(core::ValueId id, int64_t cols);
@@ -152,8 +155,11 @@ class Lowering {
   const core::Program& program_;
   const core::ExecutorConfig config_;
   const int threads_;
-  // 16-bit activations cost 1/4 of decode and 1/3 of prefill speed on a compute-bound Xeon (2 threads).
+  // 16-bit activations cost 1/4 of decode and 1/3 of prefill speed on a compute-bound Xeon (2 threads). For queries,
+  // keys and values alone, a third of the error goes for 2 % of decode speed (SmolLM2-135M).
   const bool wide_;
+  const std::set<core::ValueId> attention_inputs_;
+  bool is_wide(core::ValueId id) const { return wide_ || attention_inputs_.contains(id); }
   core::BufferPlan plan_;
   KvCache cache_;
   BatchState batch_;

@@ -26,7 +26,7 @@ void lower_expert_linear(Lowering& lowering, const core::Op& op) {
   const core::ValueId input = op.inputs[0];
   const ExpertGroups& groups = lowering.expert_groups(op.inputs[1], weight.count);
   const std::vector<int32_t>& row_of = lowering.info(input).width == weight.cols ? groups.token : groups.pair;
-  Linear linear = lowering.make_linear(weight);
+  Linear linear = lowering.make_linear(weight, input);
   linear.x = lowering.value(input);
   linear.out = lowering.value(op.outputs[0]);
   if (op.weights.size() > 1) linear.bias = lowering.vector_weight(op.weights[1]).data();

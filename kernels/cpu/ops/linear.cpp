@@ -29,7 +29,7 @@ void lower_linear(Lowering& lowering, const core::Op& op) {
   const core::Weight& weight = lowering.weight(op.weights[0]);
   const core::ValueId input = op.inputs[0];
   const bool gathered = lowering.info(input).gathered;
-  Linear linear = lowering.make_linear(weight);
+  Linear linear = lowering.make_linear(weight, input);
   linear.x = lowering.value(input);
   linear.out = lowering.value(op.outputs[0]);
   if (op.weights.size() > 1) linear.bias = lowering.vector_weight(op.weights[1]).data();

@@ -56,7 +56,7 @@ TEST_CASE("threads: one per core, of those that the process may run on") {
   CHECK(machine.of(16).description() == "8: one per usable core, 16 processors in total");
 }
 
-TEST_CASE("threads: offline processors are neither counted nor anybody's siblings") {
+TEST_CASE("threads: offline processors are neither counted nor siblings") {
   const Machine machine;
   machine.has(4, 2);
   for (const int offline : {2, 5}) {

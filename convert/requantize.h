@@ -77,7 +77,7 @@ struct Rows {
 };
 using EncodeRows =
     std::function<void(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out)>;
-// All threads; encode_tensor() runs it in pieces of its own.
+// Uses all threads; encode_tensor() instead gives each thread pieces of the rows.
 void encode_on_cpu(const Rows& rows, quant::Type type, std::span<const float> importance, std::byte* out);
 
 // Column importance per matrix; empty: uniform.

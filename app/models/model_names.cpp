@@ -7,6 +7,8 @@
 #include "hub/pull.h"
 #include "models/model.h"
 
+#include <CLI/CLI.hpp>
+
 #include <filesystem>
 
 namespace ridge::app {

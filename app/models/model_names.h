@@ -5,10 +5,12 @@
 #include "gguf/gguf.h"
 #include "hub/reference.h"
 
-#include <CLI/CLI.hpp>
-
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace ridge::app {
 

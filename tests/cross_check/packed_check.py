@@ -31,7 +31,8 @@ FORMS = {
 FAMILIES = ["Llama", "Qwen3Moe", "Glm4Moe", "DeepseekV3", "Qwen3_5Moe", "Qwen3Next", "MiniMaxM2", "Phi3", "Gemma3",
             "GraniteMoeHybrid", "KimiLinear", "Llama4", "MiMoV2Flash", "Olmo2"]
 WIDE = dict(moe_intermediate_size=64, shared_expert_intermediate_size=64, shared_intermediate_size=64, q_lora_rank=64,
-            kv_lora_rank=64, v_head_dim=16, linear_value_head_dim=64, linear_key_head_dim=64)  # whole groups of columns
+            kv_lora_rank=64, v_head_dim=16, linear_value_head_dim=128,
+            linear_key_head_dim=128)  # whole groups of columns
 MATRIX = re.compile(r"layers\.\d+\..*(_proj|\.w[123]|in_proj_\w+)\.weight$")
 
 

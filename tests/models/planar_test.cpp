@@ -76,7 +76,7 @@ std::vector<float> logits_of(const gguf::File& file) {
 TEST_CASE("planar matrices give the logits of their numbers, also those that have parts and those of shared experts") {
   const models::Shape gated = {.name = "gated",
                                .architecture = "qwen35moe",
-                               .layers = 2,
+                               .layers = 4,
                                .width = 64,
                                .ffn_width = 64,
                                .heads = 2,
@@ -86,7 +86,7 @@ TEST_CASE("planar matrices give the logits of their numbers, also those that hav
                                .rope_base = 1e4,
                                .experts = 4,
                                .experts_used = 2,
-                               .layer_kinds = "DA",
+                               .layer_kinds = "DDDA",
                                .rope_dims = 32,
                                .output_gate = true,
                                .inner = 128,

@@ -67,9 +67,7 @@ TEST_CASE("a request goes to the slot that it names, and a slot of few tokens ca
                                {{"prompt", prompt}, {"n_predict", 2}, {"temperature", 0}, {"id_slot", slot}});
   };
   CHECK(on(1, kPrompt)["id_slot"] == 1);
-  const Json other = on(0, kPrompt);
-  CHECK(other["id_slot"] == 0);
-  CHECK(other["timings"]["cache_n"] == 0);
+  CHECK(on(0, kPrompt)["id_slot"] == 0);
   CHECK(on(3, kPrompt)["id_slot"] == 1); // as llama.cpp counts
   CHECK(on(1, kPrompt)["timings"]["prompt_n"] == 1);
   CHECK(slots.complete()["timings"]["prompt_n"] == 1); // any of the two

@@ -2,8 +2,8 @@
 
 #include "core/error.h"
 #include "core/half.h"
-#include "quant/formats/mxfp4.h"
 #include "quant/formats/level_tables.h"
+#include "quant/formats/mxfp4.h"
 
 #include <algorithm>
 #include <cmath>

@@ -13,7 +13,7 @@ namespace ridge::kernels::cpu {
 inline constexpr int64_t kChunk = 256; // weights unpacked together
 inline constexpr int64_t kPanelRows = 32;
 inline constexpr int64_t kCodePanelCols = 1024;
-inline constexpr int64_t kFloatPanelCols = 256;
+inline constexpr int64_t kFloatPanelCols = 512;
 
 using core::round_up;
 

@@ -34,7 +34,7 @@ struct AttentionShape {
   static constexpr int kColumnTiles = kDim > 128 ? kDim / 128 : 1;
   static constexpr int kKeyParts = kDim < 128 ? 128 / kDim : 1, kPartWarps = kAttentionWarps / kKeyParts;
   static constexpr bool kMergesInGroups = kDim > 128;
-  static constexpr bool kVectorsInF32 = false; // queries and new rows (coded_attention.cuh)
+  static constexpr bool kVectorsInF32 = false; // queries and new rows (coded_attention.cu)
 };
 // largest, sums: per row and warp the maximum score, and the sum of exponentials less it. Padded against bank
 // conflicts.

@@ -117,7 +117,7 @@ class KernelLauncher final : public KernelCapabilities {
 
   // launch_exchange.cpp
   ExchangeArgs exchange_args(const BatchPlan& plan, const Exchange& call) const;
-  // Of sent terms, while the next products' weights are decoded.
+  // Sums sent terms while the next products' weights are decoded.
   void sum_beside(const ExchangeArgs& args, const Launch& launch);
   void exchange_otherwise(const ExchangeArgs& args, const Launch& launch);
 

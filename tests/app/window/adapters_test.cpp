@@ -34,7 +34,7 @@ std::string adapter_in(const TemporaryFolder& folder, const char* name) {
   return folder / name;
 }
 
-struct Watched : WatchedEngine {
+struct WatchedAdapters : WatchedEngine {
   using WatchedEngine::WatchedEngine;
   void idle(const std::function<bool(const api::Snapshot&)>& condition) const {
     until([&](const api::Snapshot& s) { return s.state == api::EngineState::idle && condition(s); });
@@ -53,7 +53,7 @@ TEST_CASE("a conversation remembers its adapters over the window's end") {
   const std::string one = adapter_in(folder, "one"), two = adapter_in(folder, "two");
   std::string id, adapted;
   {
-    Watched w(setup_in(folder));
+    WatchedAdapters w(setup_in(folder));
     w.engine.send(intent::AddAdapter{one});
     w.idle([](const api::Snapshot& s) { return s.adapters.size() == 1; });
     w.engine.send(intent::OpenModel{two}); // as a dropped file
@@ -68,7 +68,7 @@ TEST_CASE("a conversation remembers its adapters over the window's end") {
   }
   app::WindowSetup setup = setup_in(folder);
   setup.model.adapters = {{one, 3}};
-  Watched w(setup);
+  WatchedAdapters w(setup);
   CHECK(w.now()->adapters.at(0).scale == 3);
   w.ask("hello");
   CHECK(w.now()->messages[1].text != adapted);
@@ -91,7 +91,7 @@ TEST_CASE("a file that is no adapter of the model changes nothing, and other mod
   const std::string one = adapter_in(folder, "one");
   app::WindowSetup setup = setup_in(folder);
   setup.model.adapters = {{one, 0}};
-  Watched w(setup);
+  WatchedAdapters w(setup);
   CHECK_FALSE(w.now()->adapters.at(0).on);
   CHECK(w.now()->adapters[0].scale == 1);
   const auto refused = [&](const std::string& path) {

@@ -226,7 +226,8 @@ TEST_CASE("convert: packed matrices of latent attention become numbers, a matrix
   CHECK(Floats(keys.begin(), keys.begin() + 4) == Floats{0, 0.5f, 0, 0.5f});
   CHECK(Floats(keys.end() - 2, keys.end()) == Floats{2, 2.5f});
   CHECK(made["blk.0.attn_v_b.weight"].dims == Dims{64, 2, 2});
-  CHECK(rows_of(made["blk.0.attn_v_b.weight"]) == Floats{1, 1.5f, 3, 3.5f});
+  const Floats& values = made["blk.0.attn_v_b.weight"].numbers;
+  CHECK(Floats{values[0], values[64], values[128], values[192]} == Floats{1, 1.5f, 3, 3.5f});
 }
 
 TEST_CASE("convert: BitNet's matrices become ternary, or are so") {

@@ -248,7 +248,8 @@ void WindowEngine::compact() {
   }
   Json summary = m.conversation.messages().back();
   tree_.cut(0);
-  tree_.add({true, summary["content"].get<std::string>()}, std::move(summary));
+  auto text = summary["content"].get<std::string>();
+  tree_.add({true, std::move(text)}, std::move(summary));
   show_path();
   if (StoredConversation* stored = store_.find(state_.conversation)) stored->named = true; // keeps its title
   save_conversation();

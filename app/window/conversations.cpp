@@ -115,6 +115,7 @@ void WindowEngine::show_context() {
 void WindowEngine::show_version(const api::intent::ShowVersion& wanted) {
   if (!tree_.select_version(wanted.message, wanted.version)) return;
   show_path();
+  show_context();
   save_conversation();
 }
 

@@ -111,6 +111,8 @@ TEST_CASE("compaction is offered in a nearly full context, and the messages can 
     CHECK(eventually([&] { return ui::places_of("compact the conversation").empty(); }));
     user.click("‹");
     REQUIRE(eventually([&] { return now()->messages.size() == 12; }));
+    user.point(560, 300);
+    user.act("click --repeat 60 --delay 5 4"); // scrolls to the first message
     user.click("›");
     REQUIRE(eventually([&] { return now()->messages.size() == 1; }));
     answer_of(user, engine, "Go on.");

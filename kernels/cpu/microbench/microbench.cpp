@@ -206,7 +206,8 @@ std::vector<core::Ceiling> measure_ceilings(int threads) {
     schedule.add(
         {}, {0}, [threads] { return threads; }, [](int64_t, int) {});
   const double seconds = core::median_seconds(5, [&] { schedule.run(threads); }) / kSteps;
-  ceilings.push_back({"barrier", Unit::seconds, seconds, "from a step of an empty item per thread to the next, which waits for it"});
+  ceilings.push_back(
+      {"barrier", Unit::seconds, seconds, "from a step of an empty item per thread to the next, which waits for it"});
   return ceilings;
 }
 

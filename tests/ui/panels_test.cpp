@@ -357,8 +357,11 @@ TEST_CASE("the panels draw what no engine measured: a GPU or several, and number
       std::ranges::replace(name, '/', '-');
       options.screenshot = folder / fmt::format("{}{}.png", name, light);
       options.after_frames = 5;
+      options.enable_widget_positions = true;
       ui::Window(options).run({[&] { return shown; }, [](const api::Intent&) {}});
       CHECK(std::filesystem::file_size(options.screenshot) > 10000);
+      if (options.panel == "sequences/server")
+        for (const char* choice : {"chat", "server"}) CHECK(ui::places_of(choice).size() == 1);
     }
 }
 

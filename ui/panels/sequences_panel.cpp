@@ -60,7 +60,7 @@ class SequencesPanel : public Panel {
     const Sequences& shown = serves && of_server_ ? view.now.serving->sequences : *view.now.sequences;
     const float gap = px(12);
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, gap));
-    if (serves) segments("chat", {"server", "of the server"}, of_server_);
+    if (serves) segments("shown", {"chat", "server"}, of_server_);
     const ImVec2 area = ImGui::GetContentRegionAvail();
     const float top = std::clamp(area.y * 0.42f, px(150), px(300)), side = std::clamp(area.x * 0.3f, px(240), px(340));
     begin_card("rows", {area.x - side - gap, top}, "Sequences");

@@ -157,7 +157,7 @@ float ChatPictures::draw_cost(const View& view, ImVec2 right) {
     return fmt::format("{} {}{}", count, name, count == 1 ? "" : "s");
   };
   const int64_t shown = std::ssize(pictures) - sounds;
-  std::string text = shown > 0 ? counted(shown, "picture") : "";
+  std::string text = shown > 0 ? counted(shown, "image") : "";
   if (sounds > 0) text += (text.empty() ? "" : " · ") + counted(sounds, "sound");
   if (all) text += fmt::format(" · {} tokens", tokens);
   const bool fits = view.now.kv.tokens + tokens < view.now.kv.context;

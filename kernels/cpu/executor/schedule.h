@@ -57,7 +57,8 @@ class Schedule {
   std::set<Resource> read_, written_; // in the last phase
   int32_t label_ = -1;
   std::deque<Phase> phases_; // of the current pass
-  alignas(64) std::atomic<uint32_t> phase_{0};
+  // At first no phase: a helper that looks before the first pass begins sees its phase 0 as a change, and stays awake.
+  alignas(64) std::atomic<uint32_t> phase_{UINT32_MAX - 1};
   std::unique_ptr<Helpers> helpers_; // last: its threads use the rest
 };
 

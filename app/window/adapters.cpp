@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kMaxScale = 1000;
 
-api::AdapterRow* row_of(std::vector<api::AdapterRow>& rows, const std::string& path) {
+const api::AdapterRow* row_of(const std::vector<api::AdapterRow>& rows, const std::string& path) {
   const auto found = std::ranges::find(rows, path, &api::AdapterRow::path);
   return found == rows.end() ? nullptr : &*found;
 }
@@ -46,9 +46,9 @@ void WindowEngine::open_with_adapters(std::vector<api::AdapterOption> wanted) {
 
 // The rows of `loaded`; what the conversation uses already keeps its scale. The caller holds the lock.
 std::vector<api::AdapterRow> WindowEngine::rows_of_adapters(const Loaded& loaded) const {
-  std::vector<api::AdapterRow> rows, known = state_.adapters;
+  std::vector<api::AdapterRow> rows;
   for (const core::Adapter& adapter : loaded.model.program.adapters) {
-    const api::AdapterRow* row = row_of(known, adapter.file);
+    const api::AdapterRow* row = row_of(state_.adapters, adapter.file);
     const bool on = adapter.scale != 0;
     rows.push_back({adapter.name, adapter.file, row ? row->scale : on ? adapter.scale : 1, row ? row->on : on});
   }
@@ -76,7 +76,7 @@ const api::GenerateRequest& WindowEngine::request_with_adapters() {
 
 void WindowEngine::use_adapters_of(const StoredConversation& stored) {
   if (!stored.adapters) return;
-  std::vector<api::AdapterRow> wanted = *stored.adapters;
+  const std::vector<api::AdapterRow>& wanted = *stored.adapters;
   change([&](api::Snapshot& s) {
     for (api::AdapterRow& row : s.adapters) {
       const api::AdapterRow* kept = row_of(wanted, row.path);
@@ -84,9 +84,8 @@ void WindowEngine::use_adapters_of(const StoredConversation& stored) {
       if (kept) row.scale = kept->scale;
     }
   });
-  std::vector<api::AdapterRow> rows = state_.adapters;
   for (const api::AdapterRow& row : wanted)
-    if (row.on && !row_of(rows, row.path))
+    if (row.on && !row_of(state_.adapters, row.path))
       tell(fmt::format("this conversation used the LoRA adapter {}, which is not open: add it in the settings",
                        row.path));
 }

@@ -224,8 +224,7 @@ void WindowEngine::answer(const Messages& before) {
 
 // The summary is another version of the first message, so that the messages before it can be shown again.
 void WindowEngine::compact() {
-  const size_t count = tree_.size();
-  if (count == 0) throw_error("there is no conversation to summarize");
+  if (tree_.size() == 0) throw_error("there is no conversation to summarize");
   need_encoder(messages().shown, {});
   cancel_ = false;
   if (closing_) return;

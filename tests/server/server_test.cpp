@@ -77,7 +77,7 @@ TEST_CASE("a chat's answer is the one of a session, whole or streamed, alone or 
     CHECK(reply["choices"][0]["message"]["content"] == expected.back());
     const Streamed streamed = stream(endpoint, chat_body(question));
     CHECK(streamed.content == expected.back());
-    CHECK(streamed.finish == reply["choices"][0]["finish_reason"]);
+    CHECK(streamed.finish == reply["choices"][0]["finish_reason"].get<std::string>());
     CHECK(streamed.events > 10);
     CHECK(streamed.done);
   }

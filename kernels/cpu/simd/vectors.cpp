@@ -137,8 +137,11 @@ HWY_INLINE VF erf_of(VF x) {
 }
 
 HWY_INLINE VF as_half(VF x) {
-#if HWY_TARGET == HWY_SCALAR // Highway's SCALAR conversion truncates
-  return hn::Set(kF, core::f32_from_f16(core::f16_from_f32(hn::GetLane(x))));
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 // Highway's conversion truncates (EMU128's with g++ 13)
+  HWY_ALIGN float lanes[hn::MaxLanes(kF)];
+  hn::Store(x, kF, lanes);
+  for (float& lane : lanes) lane = core::f32_from_f16(core::f16_from_f32(lane));
+  return hn::Load(kF, lanes);
 #else
   const hn::Rebind<hwy::float16_t, FloatTag> half;
   return hn::PromoteTo(kF, hn::DemoteTo(half, x));

@@ -28,10 +28,9 @@ std::unique_ptr<PrefixCache> PrefixCache::make(core::Executor& executor, const c
 }
 
 PrefixCache::PrefixCache(core::Executor& executor, const core::Program& program, const PrefixSettings& settings)
-    : executor_(executor),
-      warn_(settings.warn ? settings.warn : [](const std::string&) {}), shape_{core::block_positions(program),
-                                                                               executor.block_bytes(),
-                                                                               executor.saved_floats()},
+    : executor_(executor), warn_(settings.warn ? settings.warn : [](const std::string&) {}),
+      keeps_answers_(settings.keeps_answers), shape_{core::block_positions(program), executor.block_bytes(),
+                                                     executor.saved_floats()},
       store_(shape_, settings.bytes, [&executor] { return executor.make_block(); }) {
   if (settings.folder.empty()) return;
   files_.emplace(settings.folder, settings.folder_bytes, key_of(executor, program, settings.model), shape_,

@@ -115,6 +115,7 @@ void Scheduler::work() {
 }
 
 bool Scheduler::publish_progress() {
+  keep_answers();
   if (prefixes_) {
     int64_t held = 0;
     for (const Stream& stream : streams_) held += stream.cache.size();
@@ -348,6 +349,7 @@ void Scheduler::end(Stream& stream, StopReason stop, std::exception_ptr error) {
     const std::scoped_lock lock(mutex_);
     positions_[number_of(stream)] = -1;
   }
+  stream.answered = !error;
   finish(std::exchange(stream.sequence, nullptr), stop, std::move(error));
 }
 

@@ -89,6 +89,7 @@ class Scheduler {
     uint64_t last_used = 0;
     uint64_t started = 0; // the step before its sequence's first one
     Turn turn;
+    bool answered = false; // since keep_answers()
   };
   struct Piece {
     int32_t stream;
@@ -142,6 +143,7 @@ class Scheduler {
   bool shares_prefix(Stream& stream);
   void count_cached(Sequence& sequence, int64_t tokens);
   void count_stored(Sequence& sequence, int64_t tokens, int64_t from_disk);
+  void keep_answers();
   void keep_all(std::unique_lock<std::mutex>& lock);
 
   void evaluate(std::span<const Piece> pieces);

@@ -45,6 +45,7 @@ void Scheduler::give_up_prefixes(const char* why) {
   }
   for (Stream& stream : streams_)
     if (stream.sequence) stream.sequence->evaluated_rows_.reset();
+  prefixes_->write_all();
   prefixes_.reset();
   keeps_prefixes_ = false;
 }
@@ -101,12 +102,26 @@ void Scheduler::count_stored(Sequence& sequence, int64_t tokens, int64_t from_di
   counts_.disk_tokens += from_disk;
 }
 
+void Scheduler::keep_answers() {
+  if (!prefixes_ || !prefixes_->keeps_answers()) return;
+  try {
+    for (Stream& stream : streams_)
+      if (std::exchange(stream.answered, false)) prefixes_->keep(stream.cache);
+  } catch (const std::exception& error) {
+    prefixes_->miss(error.what());
+  }
+}
+
 // Releases the lock while it works.
 void Scheduler::keep_all(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   if (prefixes_ && prefixes_->has_files()) {
     try {
       for (Stream& stream : streams_) prefixes_->keep(stream.cache);
+    } catch (const std::exception& error) {
+      prefixes_->miss(error.what());
+    }
+    try {
       prefixes_->write_all();
     } catch (const std::exception& error) {
       prefixes_->give_up(error.what());

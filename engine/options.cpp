@@ -31,6 +31,7 @@ core::ExecutorConfig executor_config(const api::ModelOptions& options, int64_t t
   config.threads = options.threads;
   config.k_type = core::kv_type_of(options.k_type);
   config.v_type = core::kv_type_of(options.v_type);
+  config.batch_invariant = options.batch_invariant;
   return config;
 }
 

@@ -119,6 +119,7 @@ api::ModelOptions model_options(const api::BenchRequest& request, const BenchSet
   options.gpu_memory = request.gpu_memory;
   options.host_memory = request.host_memory;
   options.ranks = request.ranks;
+  options.batch_invariant = request.batch_invariant;
   return options;
 }
 

@@ -222,6 +222,7 @@ void add_bench_command(CLI::App& app) {
           "draft heads of the file, of another file or of the guide, with the acceptance rate set by --accept")
       ->type_name("synthetic:P|mtp|eagle3");
   list("--accept", o->request.accepted, "with --spec mtp or eagle3: probability that a draft token is accepted", "P");
+  add_batch_invariant_option(*command, o->request.batch_invariant);
   add_adapter_options(*command, o->request.adapters);
   command->add_option("--draft-model", o->request.draft_model, "with --spec eagle3: the file of the draft head (-md)")
       ->type_name(kModelType);

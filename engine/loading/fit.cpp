@@ -259,6 +259,7 @@ Room free_room(int gpu, double limit) {
 core::ExecutorConfig head_config(core::ExecutorConfig config) {
   config.max_outputs = 1;
   config.rewind_tokens = config.context; // a draft head rolls back freely
+  config.batch_invariant = false;        // guesses change no text
   return config;
 }
 

@@ -11,9 +11,9 @@ constexpr int64_t kMaxBytesAhead = int64_t{1} << 30;
 // Everything that rows depend on besides tokens. Long contexts may use other rope frequencies.
 std::string key_of(const core::Executor& executor, const core::Program& program, const std::string& model) {
   const core::ExecutorConfig& config = executor.config();
-  std::string key =
-      fmt::format("{}\n{}\nk {} v {} exact {} wide {}\n", model, executor.block_layout(),
-                  static_cast<int>(config.k_type), static_cast<int>(config.v_type), config.exact, config.wide);
+  std::string key = fmt::format("{}\n{}\nk {} v {} exact {} wide {}{}\n", model, executor.block_layout(),
+                                static_cast<int>(config.k_type), static_cast<int>(config.v_type), config.exact,
+                                config.wide, config.batch_invariant ? " batch-invariant" : "");
   for (const core::RopeTable& table : program.rope_tables)
     key += &table.frequencies(config.context) == &table.inverse_frequency ? "short " : "long ";
   return key;

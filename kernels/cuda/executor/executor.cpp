@@ -86,8 +86,8 @@ PlanShape shape_of(const core::Batch& batch) {
 }
 
 Executor::Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options)
-    : program_(program), config_(checked(program, config)), options_(options), plan_(make_plan(program, options.fuse)),
-      step_names_(names_of_steps(program, plan_)),
+    : program_(program), config_(checked(program, config)), options_(options),
+      plan_(make_plan(program, options.fuse, !config.batch_invariant)), step_names_(names_of_steps(program, plan_)),
       context_(options.device, device_limits(options.device, options.as_compute)), free_before_(free_memory()),
       experts_(program, options.experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{},
                options.host_limit, !options.upload, context_.limits().sm_count),
@@ -447,6 +447,8 @@ std::unique_ptr<core::Executor> make_cuda_executor(const core::Program& program,
                                                    const CudaOptions& options) {
   require_usable(options.device);
   const CurrentDevice current(options.device);
+  if (config.batch_invariant && config.communicator)
+    throw Error("--batch-invariant: sums over several GPUs depend on the other tokens of a step; use one (--gpus 0)");
   CudaOptions chosen = with_serial_mode(options, std::getenv("RIDGE_CUDA_SERIAL"));
   if (config.observer) chosen.fuse = chosen.graphs = false; // the host must see inputs
   if (config.communicator && !dynamic_cast<const ExchangeRank*>(config.communicator)) {

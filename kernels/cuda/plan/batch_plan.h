@@ -18,6 +18,10 @@ inline constexpr int64_t kGraphTokens = 64; // larger batches are not graphs
 // enough to fill the chip with a block per token
 inline constexpr int64_t kPromptTokensAtLeast = 64;
 
+// ExecutorConfig::batch_invariant: a token attends as if alone in its batch, in so many splits of its context at most;
+// so many tokens share a launch and its scratch, latent attention with a quarter of the splits.
+inline constexpr int kInvariantSplits = 32, kInvariantTokens = 16, kInvariantLatentShare = 4;
+
 struct TokenRun {
   int64_t first, tokens;
   auto operator<=>(const TokenRun&) const = default;

@@ -108,7 +108,7 @@ MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig&
                        bool experts_on_host) {
   MemoryPlan memory;
   const std::vector<ExpertGroup> groups = experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{};
-  const Plan plan = make_plan(program, true);
+  const Plan plan = make_plan(program, true, !config.batch_invariant);
   memory.weights = weight_bytes(program, groups) + folded_bytes(program, config, plan, limits);
   memory.experts = expert_sizes(groups);
   const std::vector<core::CacheRows> rows = core::cache_rows(program, config);

@@ -352,10 +352,10 @@ const Op* activation_behind(const core::Program& program, const Plan& plan, size
   return fits && !program.is_read_after(between) && std::ranges::count_if(plan.steps, reads) == 1 ? next.op : nullptr;
 }
 
-Plan make_plan(const Program& program, bool fuse) {
+Plan make_plan(const Program& program, bool fuse, bool fold_norms) {
   Planner planner(program);
   if (fuse) {
-    planner.fold_norms();
+    if (fold_norms) planner.fold_norms();
     planner.fuse_gate_up();
     planner.fuse_sums();
     planner.fuse_gates_of_norms();

@@ -116,8 +116,8 @@ struct Plan {
   std::vector<bool> dataflow_values; // read while the writer runs
 };
 
-// `program` must outlive the plan.
-Plan make_plan(const core::Program& program, bool fuse);
+// `program` must outlive the plan. fold_norms: into the products that read them.
+Plan make_plan(const core::Program& program, bool fuse, bool fold_norms = true);
 
 // The `activate` that a prompt product can apply to its result, which no other step reads; or null.
 const core::Op* activation_behind(const core::Program& program, const Plan& plan, size_t step);

@@ -102,15 +102,18 @@ int64_t unpacked_cache_bytes(const core::Program& program, const core::ExecutorC
 void plan_attention(const core::Program& program, const core::ExecutorConfig& config, const DeviceLimits& limits,
                     WorkspacePlan& to) {
   int64_t most_kv_heads = 1;
+  const int64_t at_once = config.batch_invariant ? std::min<int64_t>(kInvariantTokens, config.max_batch) : 1;
   for (const core::KvLayer& kv : program.kv_layers) {
     if (kv.latent && kv.v_dim == 0) {
       to.index_scores = std::min<int64_t>(config.max_batch, kIndexedTokens) * config.context * kFloatBytes;
     } else if (kv.latent) {
-      to.latent_partial = std::max(to.latent_partial, latent_scratch_floats(kv.v_dim, limits.sm_count) * kFloatBytes);
+      to.latent_partial =
+          std::max(to.latent_partial, (at_once + kInvariantLatentShare - 1) / kInvariantLatentShare *
+                                          latent_scratch_floats(kv.v_dim, limits.sm_count) * kFloatBytes);
     } else {
       most_kv_heads = std::max(most_kv_heads, kv.heads);
-      to.attention_partial =
-          std::max(to.attention_partial, attention_scratch_floats(kv.k_dim, kv.v_dim, limits.sm_count) * kFloatBytes);
+      to.attention_partial = std::max(
+          to.attention_partial, at_once * attention_scratch_floats(kv.k_dim, kv.v_dim, limits.sm_count) * kFloatBytes);
     }
   }
   to.attention_tickets = config.max_batch * most_kv_heads * kAttentionTickets * kFloatBytes;

@@ -86,7 +86,7 @@ struct Setting {
   explicit Setting(const RandomProgram::Shape& shape) { model.transformer(shape, Type::Q4_K, Type::Q6_K); }
 
   BatchPlan plan(const PlanShape& shape) const {
-    const kernels::cuda::Plan steps = kernels::cuda::make_plan(model.program, options.fuse);
+    const kernels::cuda::Plan steps = kernels::cuda::make_plan(model.program, options.fuse, !config.batch_invariant);
     return kernels::cuda::plan_for({model.program, config, steps, limits, options.overlap, options.dataflow_sync,
                                     options.experts_on_host, kernels, rates, least_side, forced, factors},
                                    shape);

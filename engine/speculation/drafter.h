@@ -21,6 +21,8 @@ class Drafter {
   virtual int prepare_draft(std::span<const int32_t> tokens) = 0;
   // 1 to `most` tokens.
   virtual std::vector<int32_t> draft(int64_t most) = 0;
+  // Whether a draft takes about the same time whatever its length.
+  virtual bool drafts_at_once() const { return false; }
 
   // Whether it needs the hidden rows (Program::hidden) of every evaluated token.
   virtual bool reads_rows() const { return false; }

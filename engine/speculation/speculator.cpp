@@ -63,8 +63,7 @@ int64_t Speculator::best_length(int64_t known, int64_t most, double draft_second
   for (int64_t guesses = 1; guesses <= most; ++guesses) {
     likely = record.likely(guesses - 1, likely);
     expected += all_right *= likely;
-    const double seconds =
-        seconds_of(std::min(known + guesses, kTimed - 1)) + static_cast<double>(guesses) * draft_seconds;
+    const double seconds = seconds_of(std::min(known + guesses, kTimed - 1)) + parts_of(guesses) * draft_seconds;
     if (const double speed = expected / seconds; speed > best) best = speed, length_ = guesses;
   }
   if (length_ == 0 && ++record.declined >= record.patience) {
@@ -82,7 +81,7 @@ int64_t Speculator::best_length(int64_t known, int64_t most, double draft_second
 std::vector<int32_t> Speculator::draft() {
   const double start = clock_();
   std::vector<int32_t> guesses = drafter_->draft(length_);
-  const double each = (clock_() - start) / static_cast<double>(length_);
+  const double each = (clock_() - start) / parts_of(length_);
   draft_seconds_ = draft_seconds_ == 0 ? each : (1 - kNewest) * draft_seconds_ + kNewest * each;
   return guesses;
 }

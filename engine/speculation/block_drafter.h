@@ -17,7 +17,7 @@ class BlockDrafter final : public Drafter {
   void begin(std::span<const int32_t>) override {}
   int prepare_draft(std::span<const int32_t> tokens) override;
   std::vector<int32_t> draft(int64_t most) override;
-  bool drafts_at_once() const override { return true; }
+  int64_t most_at_once() const override { return block_.tokens - 1; }
   bool reads_rows() const override { return true; }
   bool select(int32_t stream, const TextPictures* pictures) override;
   int64_t resume(std::span<const int32_t> prompt) override;

@@ -21,8 +21,6 @@ class Drafter {
   virtual int prepare_draft(std::span<const int32_t> tokens) = 0;
   // 1 to `most` tokens.
   virtual std::vector<int32_t> draft(int64_t most) = 0;
-  // Whether a draft takes about the same time whatever its length.
-  virtual bool drafts_at_once() const { return false; }
 
   // Whether it needs the hidden rows (Program::hidden) of every evaluated token.
   virtual bool reads_rows() const { return false; }
@@ -33,6 +31,8 @@ class Drafter {
   virtual int64_t resume(std::span<const int32_t> prompt) { return std::ssize(prompt); }
   // `rows` belong to the last ones of `tokens`. Rows may come again after a state went back.
   virtual void evaluated(std::span<const int32_t> /*tokens*/, std::span<const float> /*rows*/) {}
+  // The most guesses of a draft that takes about the same time whatever its length; 0: each guess takes its own.
+  virtual int64_t most_at_once() const { return 0; }
 };
 
 } // namespace ridge::engine

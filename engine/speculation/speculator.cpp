@@ -44,6 +44,7 @@ double Speculator::seconds_of(int64_t tokens) const {
 int64_t Speculator::draft_length(std::span<const int32_t> tokens, int64_t known, int64_t most) {
   length_ = 0;
   most = std::min(most, kMaxGuesses);
+  if (const int64_t at_once = drafter_->most_at_once(); at_once > 0) most = std::min(most, at_once);
   kind_ = most > 0 ? drafter_->prepare_draft(tokens) : -1;
   return kind_ < 0 ? 0 : best_length(known, most, draft_seconds_);
 }

@@ -62,7 +62,7 @@ class Speculator {
   int64_t best_length(int64_t known, int64_t most, double draft_seconds);
   double seconds_of(int64_t tokens) const;
   // How often a draft takes draft_seconds_.
-  double parts_of(int64_t guesses) const { return drafter_->drafts_at_once() ? 1 : static_cast<double>(guesses); }
+  double parts_of(int64_t guesses) const { return drafter_->most_at_once() > 0 ? 1 : static_cast<double>(guesses); }
 
   std::unique_ptr<Drafter> drafter_;
   const int64_t fixed_length_;

@@ -38,7 +38,7 @@ class WatchedBlocks final : public engine::Drafter {
     }
     return guesses;
   }
-  bool drafts_at_once() const override { return blocks_.drafts_at_once(); }
+  int64_t most_at_once() const override { return blocks_.most_at_once(); }
   bool reads_rows() const override { return blocks_.reads_rows(); }
   bool select(int32_t stream, const engine::TextPictures* pictures) override {
     return blocks_.select(stream, pictures);

@@ -1,5 +1,6 @@
 // DFlash heads.
 #include "core/error.h"
+#include "core/stages/split.h"
 #include "kernels/cpu/executor/executor.h"
 #include "models/dflash.h"
 #include "models/eagle.h"

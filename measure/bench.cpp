@@ -378,16 +378,17 @@ void for_each_model(const api::BenchRequest& request, std::string_view heads, co
   if (files.empty() && request.shapes.empty()) files.emplace_back();
   api::ModelOptions options;
   options.speculation = heads == "mtp" ? "mtp" : "off";
-  if (heads == "eagle3" || heads == "dflash") options.speculation = "auto"; // named, or the guide's
+  const bool own_file = heads == "eagle3" || heads == "dflash";
+  if (own_file) options.speculation = "auto"; // named, or the guide's
   options.draft_model = request.draft_model;
   options.adapters = request.adapters;
   for (const std::string& file : files) {
     options.model = file;
     engine::LoadedModel model = engine::open_generating(options, steps);
     if (model.encoder) throw_error("{}: bench supports only decoder models, and this one has an encoder", file);
-    if (!request.draft_model.empty() && model.heads.empty())
+    if (own_file && model.heads.empty())
       throw_error("--draft-model {}: not a draft head but a complete model", request.draft_model);
-    if (!request.draft_model.empty() && engine::guesses_blocks(model.heads[0]) != (heads == "dflash"))
+    if (own_file && engine::guesses_blocks(model.heads[0]) != (heads == "dflash"))
       throw_error("--draft-model {}: not a head for --spec {}", request.draft_model, heads);
     run(model, models::model_label(model.file));
   }

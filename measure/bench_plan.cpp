@@ -72,7 +72,8 @@ void plan_guesses(BenchPlan& plan, const api::BenchRequest& request) {
   if (plan.heads.empty() && !request.accepted.empty())
     throw Error("--accept: needs --spec mtp, eagle3 or dflash", Error::kUsage);
   const bool own_file = plan.heads == "eagle3" || plan.heads == "dflash";
-  if (own_file && !request.files.empty() && request.draft_model.empty())
+  const bool of_guide = request.files.empty() && request.shapes.empty(); // which has an EAGLE-3 head
+  if (own_file && request.draft_model.empty() && (of_guide ? plan.heads == "dflash" : !request.files.empty()))
     throw Error(fmt::format("--spec {}: needs the head's file; give it with --draft-model FILE", plan.heads),
                 Error::kUsage);
   if (!request.draft_model.empty() && (!own_file || request.files.size() > 1 || !request.shapes.empty()))

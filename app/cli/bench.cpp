@@ -219,8 +219,8 @@ void add_bench_command(CLI::App& app) {
       ->add_option(
           "--spec", o->request.speculation,
           "also measure generation with drafts that are accepted with probability P; mtp, eagle3 or dflash: drafts "
-          "made "
-          "by the draft heads of the file, of another file or of the guide, with the acceptance rate set by --accept")
+          "made by the draft heads of the file, of another file or of the guide, with the acceptance rate set by "
+          "--accept")
       ->type_name("synthetic:P|mtp|eagle3|dflash");
   list("--accept", o->request.accepted, "with --spec mtp, eagle3 or dflash: probability that a draft token is accepted",
        "P");

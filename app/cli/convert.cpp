@@ -64,9 +64,8 @@ void add_convert_command(CLI::App& app) {
   command
       ->add_option("--base", options->request.base,
                    "for an adapter (adapter_config.json, adapter_model.safetensors) or an EAGLE-3 or DFlash draft "
-                   "head: the base "
-                   "checkpoint, whose config.json is read, or for a head its GGUF file (default: the one that the "
-                   "adapter names)")
+                   "head: the base checkpoint, whose config.json is read, or for a head its GGUF file (default: the "
+                   "one that the adapter names)")
       ->type_name("DIR|MODEL.gguf");
   command->add_flag("--text-only", options->request.text_only, "do not convert the encoders");
   command->add_option("--type", options->request.type, "type for unquantized matrices (default: keep theirs)")

@@ -333,6 +333,7 @@ TEST_CASE("bench, roofline and --save refuse what makes no sense") {
   refused({"bench", "-m", tiny_model(), "--spec", "mtp"}, 2, "--accept");
   refused({"bench", "-m", tiny_model(), "--accept", "0.5"}, 2, "--spec mtp");
   refused({"bench", "-m", tiny_model(), "--spec", "eagle3", "--accept", "1"}, 2, "--draft-model FILE");
+  refused({"bench", "--spec", "dflash", "--accept", "1"}, 2, "--draft-model FILE");
   refused({"bench", "-m", tiny_model(), "--spec", "eagle3", "--accept", "1", "--draft-model", tiny_model()}, 1,
           "not a draft head");
   refused({"bench", "--shape", "llama-1b:Q4_K", "--spec", "eagle3", "--accept", "1"}, 2, "has no EAGLE-3 head");

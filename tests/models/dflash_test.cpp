@@ -86,6 +86,12 @@ TEST_CASE("a DFlash head of another model is refused with one line") {
   other = {};
   other.layers = {};
   CHECK(refusal_of_block({}, other).find("dflash.target_layers") != std::string::npos);
+  for (const char* tensor : {"blk.0.attn_conv.weight", "markov_w1.weight"}) { // DFlash 2, DSpark
+    other = {};
+    other.further = tensor;
+    CHECK(refusal_of_block({}, other) ==
+          fmt::format("dflash.gguf: tensor {} is not used by dflash models: its purpose is not supported yet", tensor));
+  }
   CHECK(message_of([&] { models::build_program(DflashPair().head()); }) ==
         "dflash.gguf: this is a draft head; give it together with its model: -m MODEL --draft-model dflash.gguf");
 }

@@ -9,6 +9,7 @@ struct DflashPair : EaglePair {
   int64_t head_layers = 2, block = 8, window = 0; // of the head's first layer
   bool sinks = false, causal = false;
   uint32_t mask = 47;
+  std::string further; // a vector
 
   DflashPair() {
     own_output = false;
@@ -41,6 +42,7 @@ struct DflashPair : EaglePair {
         add(tensors, fmt::format("blk.{}.{}.weight", il, norm), {kDim});
       if (sinks) add(tensors, fmt::format("blk.{}.attn_sinks.weight", il), {kHeads});
     }
+    if (!further.empty()) add(tensors, further, {width});
     add(tensors, "output_norm.weight", {width});
     if (own_output) add(tensors, "output.weight", {width, own_vocab > 0 ? own_vocab : vocab});
     if (own_vocab > 0) tensors.push_back({"d2t", gguf::PlainType::I64, {own_vocab}});

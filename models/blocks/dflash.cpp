@@ -58,7 +58,7 @@ void Builder::dflash_head() {
                            [&](ValueId normed, int64_t il) {
                              const std::string blk = layer_name(il);
                              AttentionSpec of_layer = spec;
-                             of_layer.window = window > 0 && h.slides(il, 1) ? window : 0;
+                             of_layer.window = window > 0 && h.slides(il, layers + 1) ? window : 0; // all, if not said
                              of_layer.sinks = has(blk + "attn_sinks.weight");
                              const ValueId own =
                                  blocks::glu(*this, core::Activation::identity, in_block, normed, blk + "block row");

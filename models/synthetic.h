@@ -64,6 +64,7 @@ gguf::Metadata synthetic_metadata(std::string_view spec); // of synthetic_model(
 
 // An EAGLE-3 head of the same types. Throws Error (usage) if the shape has none.
 std::shared_ptr<const std::vector<std::byte>> synthetic_eagle_head(std::string_view spec);
+std::shared_ptr<const std::vector<std::byte>> synthetic_dflash_head(std::string_view spec); // of every shape
 
 struct SyntheticSpec {
   const Shape* shape;

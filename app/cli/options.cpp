@@ -137,7 +137,7 @@ void add_speculation_options(CLI::App& command, api::ModelOptions& o) {
       ->type_name("METHOD");
   command
       .add_option("--draft-model", o.draft_model,
-                  "draft model: a smaller model with the same vocabulary, or an EAGLE-3 head (-md)")
+                  "draft model: a smaller model with the same vocabulary, or an EAGLE-3 or DFlash head (-md)")
       ->type_name(kModelType);
   command
       .add_option("--draft-tokens", o.draft_tokens,

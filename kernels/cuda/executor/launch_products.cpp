@@ -59,6 +59,34 @@ MatvecArgs KernelLauncher::matvec_args(const BatchPlan& plan, const Product& pro
   return args;
 }
 
+AdapterArgs KernelLauncher::adapter_shape(const MatrixStep& m) const {
+  AdapterArgs args;
+  for (size_t i = 0; i < m.parts.size(); ++i) {
+    if (m.parts[i].change.scale) args.segment[i] = adapters_[m.parts[i].change];
+    args.segment[i].first = args.padded_rank;
+    args.rank += args.segment[i].rank;
+    args.padded_rank += args.segment[i].padded_rank;
+  }
+  return args;
+}
+
+AdaptedProduct KernelLauncher::adapted_product(const BatchPlan& plan, const Product& product, int64_t tokens) const {
+  const MatrixStep& m = product.matrix;
+  AdapterArgs args = adapter_shape(m);
+  for (size_t i = 0; i < m.parts.size(); ++i) {
+    const MatrixStep::Change& change = m.parts[i].change;
+    if (!change.scale) continue;
+    args.segment[i].adapters = reinterpret_cast<const int32_t*>(weights_[change.scale->weights[1]].data);
+    args.segment[i].sums = value(plan, change.small);
+    if (program_.values[change.small].gathered) args.outputs = batch_.device().outputs;
+  }
+  args.uses = batch_.adapters();
+  args.adapters = static_cast<int>(program_.adapters.size());
+  args.positions = batch_.device().positions;
+  args.streams = batch_.device().streams;
+  return {matvec_args(plan, product, tokens), args};
+}
+
 ExpertPlaces KernelLauncher::expert_places(const MatrixStep& m) const {
   return {weights_[m.parts[0].weight].matrix_bytes, experts_.places(m.ids)};
 }
@@ -168,7 +196,11 @@ void KernelLauncher::run(const BatchPlan& plan, const Matvec& call, const Launch
   MatvecArgs args = matvec_args(plan, call.product, call.rows);
   if (call.sends)
     if (const ExchangeArgs sum = exchange_args(plan, *call.sends); sum.ranks > 0) args.packets = packet_targets(sum);
-  format_of(call.product.matrix).matvec(without(launch, call.free_multiprocessors), args, config_.exact);
+  const FormatKernels& format = format_of(call.product.matrix);
+  const Launch fewer = without(launch, call.free_multiprocessors);
+  if (!call.product.matrix.has_changes()) return format.matvec(fewer, args, config_.exact);
+  const AdapterArgs adapter = adapted_product(plan, call.product, call.rows).adapter;
+  format.matvec_adapted(format.can_adapt(fewer, args, adapter) ? fewer : launch, args, adapter);
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const MatvecPair& call, const Launch& launch) {
@@ -176,6 +208,11 @@ void KernelLauncher::run(const BatchPlan& plan, const MatvecPair& call, const La
   const MatvecArgs args = matvec_args(plan, call.first, call.rows), other = matvec_args(plan, call.second, call.rows);
   const quant::Type type = format_of(call.second.matrix).type;
   const Launch fewer = without(launch, call.free_multiprocessors);
+  if (call.first.matrix.has_changes() || call.second.matrix.has_changes()) {
+    const AdaptedProduct one = adapted_product(plan, call.first, call.rows),
+                         two = adapted_product(plan, call.second, call.rows);
+    return format.matvec_adapted_pair(format.can_adapt_pair(fewer, one, two, type) ? fewer : launch, one, two, type);
+  }
   format.matvec_pair(format.can_pair(fewer, args, other, type) ? fewer : launch, args, other, type);
 }
 
@@ -307,7 +344,15 @@ void KernelLauncher::run(const BatchPlan& plan, const GateUpGlu& call, const Lau
                      call.rows * width(out));
 }
 
+bool KernelLauncher::can_adapt(const MatrixStep& m, int64_t tokens) const {
+  return format_of(m).can_adapt(context_.limits(), matvec_shape(m, tokens), adapter_shape(m));
+}
+
 bool KernelLauncher::can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const {
+  if (first.has_changes() || second.has_changes())
+    return format_of(first).can_adapt_pair(context_.limits(), {matvec_shape(first, tokens), adapter_shape(first)},
+                                           {matvec_shape(second, tokens), adapter_shape(second)},
+                                           format_of(second).type);
   return format_of(first).can_pair(context_.limits(), matvec_shape(first, tokens), matvec_shape(second, tokens),
                                    format_of(second).type);
 }

@@ -147,7 +147,7 @@ BatchPlan finished(Planning planning) {
 } // namespace
 
 BatchPlan plan_for(const PlanInputs& inputs, const PlanShape& shape) {
-  if (inputs.adapted)
+  if (inputs.adapted && shape.tokens <= kDataflowTokens)
     if (Planning adapted(inputs, *inputs.adapted, shape); adapted.can_adapt()) {
       BatchPlan plan = finished(std::move(adapted));
       plan.adapted = true;

@@ -10,8 +10,9 @@
 namespace ridge::tests {
 
 // Adds adapters of these ranks, by turns with scales 0.7 and -0.4, to every product of `adapts`, joined in one A and B.
-inline void add_adapters(RandomProgram& model, const std::vector<int64_t>& ranks, quant::Type type,
-                         const std::function<bool(const core::Op&)>& adapts = [](const core::Op&) { return true; }) {
+inline void add_adapters(
+    RandomProgram& model, const std::vector<int64_t>& ranks, quant::Type type,
+    const std::function<bool(const core::Op&)>& adapts = [](const core::Op&) { return true; }) {
   core::Program& program = model.program;
   std::vector<int32_t> adapter_of;
   for (size_t i = 0; i < ranks.size(); ++i) {
@@ -31,8 +32,8 @@ inline void add_adapters(RandomProgram& model, const std::vector<int64_t>& ranks
     model.layer = op.layer;
     program.ops.push_back(std::move(op));
     const core::ValueId small = model.linear(x, type, rank);
-    const core::ValueId scaled = model.op(core::OpKind::adapter_scale, {small},
-                                          {model.factors(rank, 0.5, 2), model.integers(adapter_of)}, rank);
+    const core::ValueId scaled =
+        model.op(core::OpKind::adapter_scale, {small}, {model.factors(rank, 0.5, 2), model.integers(adapter_of)}, rank);
     const core::ValueId change = model.linear(scaled, type, rows);
     program.ops.push_back({core::OpKind::add, model.layer, "lora", {plain, change}, {out}, {}, core::AddParams{}});
   }

@@ -94,10 +94,11 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
       weights_(make_weights(program, experts_, options.weights_of)),
       routers_(program, config_, plan_, context_.limits()),
       adapted_(options.fuse && adapts_products(config_, context_.limits()) ? make_adapted_plan(program) : std::nullopt),
-      adapters_(program, adapted_ ? &*adapted_ : nullptr), step_names_{names_of_steps(program, plan_), {}}, cache_(program, config_, context_.stream()),
-      states_(program, config_, context_.stream()), workspace_(program, config_, plan_, adapted_ ? &*adapted_ : nullptr, context_),
-      batch_(program_, config_), launcher_(program_, config_, context_, weights_, routers_, adapters_, experts_, cache_, states_,
-                                           workspace_, batch_, decoding_),
+      adapters_(program, adapted_ ? &*adapted_ : nullptr), step_names_{names_of_steps(program, plan_), {}},
+      cache_(program, config_, context_.stream()), states_(program, config_, context_.stream()),
+      workspace_(program, config_, plan_, adapted_ ? &*adapted_ : nullptr, context_), batch_(program_, config_),
+      launcher_(program_, config_, context_, weights_, routers_, adapters_, experts_, cache_, states_, workspace_,
+                batch_, decoding_),
       plan_inputs_{program_,
                    config_,
                    plan_,
@@ -335,7 +336,8 @@ std::vector<ProductWays> Executor::product_ways(const core::Batch& batch) {
   std::vector<ProductWays> all;
   const BatchPlan& plan = plan_of(shape_of(batch));
   for (const PlannedProducts& planned : plan.products) {
-    ProductWays ways{name_of_products(program_, steps_of(plan), planned.steps), std::string(name_of(planned.choice.way))};
+    ProductWays ways{name_of_products(program_, steps_of(plan), planned.steps),
+                     std::string(name_of(planned.choice.way))};
     const auto known = std::ranges::find(all, ways.products, &ProductWays::products);
     if (known != all.end()) {
       ++known->layers;

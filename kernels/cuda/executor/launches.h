@@ -25,10 +25,11 @@ class KernelLauncher final : public KernelCapabilities {
   // All must outlive the launcher.
   KernelLauncher(const core::Program& program, const core::ExecutorConfig& config, const DeviceContext& context,
                  const DeviceWeights& weights, const FoldedRouters& routers, const PackedAdapters& adapters,
-                 const ExpertStore& experts, const KvCache& cache, const StateMemory& states, const Workspace& workspace, const BatchMemory& batch,
-                 const DecodeLoop& decoding)
-      : program_(program), config_(config), context_(context), weights_(weights), routers_(routers), adapters_(adapters),
-        experts_(experts), cache_(cache), states_(states), workspace_(workspace), batch_(batch), decoding_(decoding) {}
+                 const ExpertStore& experts, const KvCache& cache, const StateMemory& states,
+                 const Workspace& workspace, const BatchMemory& batch, const DecodeLoop& decoding)
+      : program_(program), config_(config), context_(context), weights_(weights), routers_(routers),
+        adapters_(adapters), experts_(experts), cache_(cache), states_(states), workspace_(workspace), batch_(batch),
+        decoding_(decoding) {}
 
   void launch(const BatchPlan& plan, const KernelCall& call, const Launch& launch);
   void bound_products(const Plan& plan, const Launch& launch) const;

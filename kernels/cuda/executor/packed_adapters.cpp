@@ -58,8 +58,8 @@ void PackedAdapters::make(const core::Program& program, const Plan& adapted, con
     };
     const AdapterSizes sizes = adapter_sizes(program, change);
     decode(change.a);
-    pack_adapter_a(launch, segment, decoded.as<float>(), weights.vector(m.norm), weights.vector(change.scale->weights[0]),
-                   sizes.cols);
+    pack_adapter_a(launch, segment, decoded.as<float>(), weights.vector(m.norm),
+                   weights.vector(change.scale->weights[0]), sizes.cols);
     decode(change.b);
     pack_adapter_b(launch, segment, decoded.as<float>(), sizes.rows);
   });

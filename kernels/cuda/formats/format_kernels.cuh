@@ -204,8 +204,8 @@ struct Launchers {
     launch(kernel, launch.sm_count, kMatvecThreads, shared, args, other, blocks);
   }
 
-  // Plans LoRA adapters in the product's kernel, behind whose memory theirs begins. Returns the bytes needed, 0: no such
-  // kernel.
+  // Plans LoRA adapters in the product's kernel, behind whose memory theirs begins. Returns the bytes needed, 0: no
+  // such kernel.
   static int64_t plan_adapter(const ChipLimits& chip, const MatvecArgs& args, int blocks, AdapterArgs& adapter) {
     if (args.has_slots() || args.tokens > 2 || args.cols % 32 != 0 ||
         matvec_warps<false>(chip, args.cols, args.tokens) < kMatvecWarps)
@@ -214,8 +214,8 @@ struct Launchers {
     const int row_blocks = row_blocks_of(args, blocks), results = args.gated ? row_blocks / 2 : row_blocks;
     const AdapterShared behind = adapter_shared(adapter, args.cols, args.tokens, adapter.rows,
                                                 int64_t{results} * Chunks<Format>::kRows, args.gated);
-    const int64_t product = core::round_up(
-        matvec_shared_bytes<Format, false>(args.cols, args.tokens, kMatvecWarps, row_blocks), 16);
+    const int64_t product =
+        core::round_up(matvec_shared_bytes<Format, false>(args.cols, args.tokens, kMatvecWarps, row_blocks), 16);
     adapter.shared_offset = static_cast<int>(product);
     adapter.b_offset = static_cast<int>(behind.b);
     adapter.scaled_offset = static_cast<int>(behind.scaled);
@@ -239,8 +239,8 @@ struct Launchers {
     args.after_predecessor = !launch.overlap;
     args.stamps = launch.stamps();
     const bool whole = args.cols % U::kWeights == 0;
-    const auto kernel = args.tokens == 1 ? whole ? &matvec_adapted_kernel<Format, 1, true>
-                                                 : &matvec_adapted_kernel<Format, 1, false>
+    const auto kernel = args.tokens == 1
+                            ? whole ? &matvec_adapted_kernel<Format, 1, true> : &matvec_adapted_kernel<Format, 1, false>
                         : whole ? &matvec_adapted_kernel<Format, 2, true>
                                 : &matvec_adapted_kernel<Format, 2, false>;
     allow_dynamic_shared_memory(kernel, shared);
@@ -268,8 +268,8 @@ struct Launchers {
     const size_t shared = matvec_shared(launch, cut.shared_bytes);
     Chunks<Format>::distribute_row_blocks(args, blocks);
     Chunks<Other>::distribute_row_blocks(others, other_blocks);
-    const auto kernel = args.tokens == 1 ? matvec_adapted_pair_kernel<Format, Other, 1>
-                                         : matvec_adapted_pair_kernel<Format, Other, 2>;
+    const auto kernel =
+        args.tokens == 1 ? matvec_adapted_pair_kernel<Format, Other, 1> : matvec_adapted_pair_kernel<Format, Other, 2>;
     allow_dynamic_shared_memory(kernel, shared);
     if (waits(args, blocks)) args.dataflow_input = false;
     if (Launchers<Other>::waits(others, other_blocks)) others.dataflow_input = false;

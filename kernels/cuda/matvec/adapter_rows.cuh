@@ -37,7 +37,8 @@ class AdapterRows : public NothingBeside {
  public:
   // `turn`: 0 for the block that starts first.
   __device__ __forceinline__ AdapterRows(const AdapterArgs& adapter, const MatvecArgs& args, int turn)
-      : adapter_(adapter), args_(args), first_row_(turn * adapter.rows), count_(min(adapter.rows, adapter.rank - first_row_)) {
+      : adapter_(adapter), args_(args), first_row_(turn * adapter.rows),
+        count_(min(adapter.rows, adapter.rank - first_row_)) {
     extern __shared__ uint4 shared[];
     uint8_t* begin = reinterpret_cast<uint8_t*>(shared) + adapter.shared_offset;
     a_ = reinterpret_cast<uint16_t*>(begin);
@@ -58,19 +59,19 @@ class AdapterRows : public NothingBeside {
     const BarrierAddress copies(barrier);
     const auto row_bytes = static_cast<uint32_t>(args_.cols) * 2;
     uint32_t bytes = max(count_, 0) * row_bytes;
-    visit_b(rows, [&](int s, int first, int count) {
-      bytes += count * b_row_bytes(s);
-    });
+    visit_b(rows, [&](int s, int, int count) { bytes += count * b_row_bytes(s); });
     copies.arrive_expecting(bytes);
     for (int r = 0; r < count_; ++r) {
       const auto [segment, row] = row_of_a(first_row_ + r);
-      copies.bulk_copy(a_ + int64_t{r} * args_.cols, adapter_.segment[segment].a + int64_t{row} * args_.cols, row_bytes);
+      copies.bulk_copy(a_ + int64_t{r} * args_.cols, adapter_.segment[segment].a + int64_t{row} * args_.cols,
+                       row_bytes);
     }
     int at = 0;
     visit_b(rows, [&](int s, int first, int count) {
       const int pitch = adapter_.segment[s].padded_rank;
       places_[s] = at - first * pitch;
-      if (count * pitch > 0) copies.bulk_copy(b_ + at, adapter_.segment[s].b + int64_t{first} * pitch, count * b_row_bytes(s));
+      if (count * pitch > 0)
+        copies.bulk_copy(b_ + at, adapter_.segment[s].b + int64_t{first} * pitch, count * b_row_bytes(s));
       at += count * pitch;
     });
   }
@@ -178,8 +179,7 @@ class AdapterRows : public NothingBeside {
     for (int s = 0; s < args_.segments; ++s) {
       const MatvecSegment& segment = args_.segment[s];
       const int begin = max(rows.first - before, 0), end = min(rows.first + rows.results - before, segment.row_blocks);
-      if (begin < end)
-        visit(s, begin * Rows::kRows, min(end * Rows::kRows, segment.rows) - begin * Rows::kRows);
+      if (begin < end) visit(s, begin * Rows::kRows, min(end * Rows::kRows, segment.rows) - begin * Rows::kRows);
       if (!args_.gated) before += segment.row_blocks;
     }
   }

@@ -140,8 +140,8 @@ namespace {
 BatchPlan finished(Planning planning) {
   Calls calls = emit_calls(planning);
   run_passes(planning, calls);
-  return {planning.shape,   planning.dataflow_tokens,      planning.plan.dataflow_values,
-          std::move(calls), std::move(planning.products)};
+  return {planning.shape, planning.dataflow_tokens, planning.plan.dataflow_values, std::move(calls),
+          std::move(planning.products)};
 }
 
 } // namespace

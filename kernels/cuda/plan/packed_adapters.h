@@ -15,8 +15,8 @@ namespace ridge::kernels::cuda {
 struct AdapterSizes {
   int64_t rank, padded_rank, cols, rows;
 
-  // f16 rows of A, f16 rows of B, factors: each a multiple of 16 bytes.
-  int64_t a_bytes() const { return rank * cols * 2; }
+  // f16 rows of A, f16 rows of B, factors; multiples of 16 bytes, which one copy moves.
+  int64_t a_bytes() const { return padded_rank * cols * 2; }
   int64_t b_bytes() const { return rows * padded_rank * 2; }
   int64_t factor_bytes() const { return padded_rank * 4; }
   int64_t bytes() const { return a_bytes() + b_bytes() + factor_bytes(); }

@@ -120,9 +120,9 @@ int64_t sum(const std::vector<int64_t>& of) { return std::accumulate(of.begin(),
 } // namespace
 
 int64_t WorkspacePlan::bytes() const {
-  return sum(values) + dataflow + sum(adapted.values) + adapted.dataflow + sum(rope_tables) + half_x + glu_half + glu_largest + exponents + 2 * gate +
-         2 * decoded + product_bounds + batch_parts + slots + attention_partial + latent_partial + index_scores +
-         attention_tickets + unpacked_cache + zero_streams;
+  return sum(values) + dataflow + sum(adapted.values) + adapted.dataflow + sum(rope_tables) + half_x + glu_half +
+         glu_largest + exponents + 2 * gate + 2 * decoded + product_bounds + batch_parts + slots + attention_partial +
+         latent_partial + index_scores + attention_tickets + unpacked_cache + zero_streams;
 }
 
 WorkspacePlan plan_workspace(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,

@@ -96,8 +96,6 @@ class KernelLauncher final : public KernelCapabilities {
   ExpertPlaces expert_places(const MatrixStep& m) const;
   MatvecArgs matvec_shape(const MatrixStep& m, int64_t tokens) const;
   MatvecArgs matvec_args(const BatchPlan& plan, const Product& product, int64_t tokens) const;
-  AdapterArgs adapter_shape(const MatrixStep& m) const;
-  AdaptedProduct adapted_product(const BatchPlan& plan, const Product& product, int64_t tokens) const;
   RouterRows router_rows(const BatchPlan& plan, const MatvecRouter& call) const;
   GemmArgs gemm_shape(const MatrixStep& m, int64_t rows) const;
   GemmArgs with_values(GemmArgs args, const BatchPlan& plan, const MatrixStep& m) const;
@@ -109,6 +107,10 @@ class KernelLauncher final : public KernelCapabilities {
   BatchArgs small_batch_args(const BatchPlan& plan, const SmallBatch& call) const;
   BatchCut cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const;
   BatchCut cut_wide_batch(const MatrixStep& m, int64_t tokens) const;
+
+  // launch_adapters.cpp
+  AdapterArgs adapter_shape(const MatrixStep& m) const;
+  AdaptedProduct adapted_product(const BatchPlan& plan, const Product& product, int64_t tokens) const;
 
   // launches.cpp
   RopeArgs rope_args(int32_t table) const;

@@ -50,50 +50,31 @@ class AdapterRows : public NothingBeside {
 
   static constexpr bool kChanges = true;
 
-  template <typename Rows>
-  __device__ __forceinline__ void fetch(const Rows& rows) {
+  __device__ __forceinline__ void start() {
     if (threadIdx.x > 0) return;
-    auto* barrier = reinterpret_cast<CopyBarrier*>(places_ + kMaxSegments);
-    barrier->init(1);
+    reinterpret_cast<CopyBarrier*>(places_ + kMaxSegments)->init(1);
     fence_barrier_init();
-    const BarrierAddress copies(barrier);
-    const auto row_bytes = static_cast<uint32_t>(args_.cols) * 2;
-    uint32_t bytes = max(count_, 0) * row_bytes;
-    visit_b(rows, [&](int s, int, int count) { bytes += count * b_row_bytes(s); });
-    copies.arrive_expecting(bytes);
-    for (int r = 0; r < count_; ++r) {
-      const auto [segment, row] = row_of_a(first_row_ + r);
-      copies.bulk_copy(a_ + int64_t{r} * args_.cols, adapter_.segment[segment].a + int64_t{row} * args_.cols,
-                       row_bytes);
-    }
-    int at = 0;
-    visit_b(rows, [&](int s, int first, int count) {
-      const int pitch = adapter_.segment[s].padded_rank;
-      places_[s] = at - first * pitch;
-      if (count * pitch > 0)
-        copies.bulk_copy(b_ + at, adapter_.segment[s].b + int64_t{first} * pitch, count * b_row_bytes(s));
-      at += count * pitch;
-    });
   }
 
-  // While activations arrive.
-  __device__ __forceinline__ void prepare() {
-    const int t = my_token(), row = first_row_ + my_row();
-    if (count_ > 0 && is_publisher() && threadIdx.x % kWarp == 0) {
-      const auto [s, r] = row_of_a(row);
-      const AdapterSegment& segment = adapter_.segment[s];
-      const int token = adapter_.outputs ? adapter_.outputs[t] : t;
-      const core::AdapterUse use = adapter_.uses[adapter_.streams[token] * adapter_.adapters + segment.adapters[r]];
-      scale_ = adapter_.positions[token] >= use.from ? use.scale * segment.factors[r] : 0;
-      if (use.scale == 0) scale_ = 0;
-    }
-    if (count_ > 0) wait_for_copies();
+  // While activations arrive: one warp starts the copies, each publisher finds its scale.
+  template <typename Rows>
+  __device__ __forceinline__ void prepare(const Rows& rows) {
+    if (threadIdx.x == kMatvecThreads - kWarp) fetch(rows);
+    __syncwarp(); // before the warp's other lanes wait for the copies
+    if (count_ <= 0 || !is_publisher() || threadIdx.x % kWarp > 0) return;
+    const auto [s, r] = row_of_a(first_row_ + my_row());
+    const AdapterSegment& segment = adapter_.segment[s];
+    const int token = adapter_.outputs ? adapter_.outputs[my_token()] : my_token();
+    const core::AdapterUse use = adapter_.uses[adapter_.streams[token] * adapter_.adapters + segment.adapters[r]];
+    if (use.scale != 0 && adapter_.positions[token] >= use.from) scale_ = use.scale * segment.factors[r];
   }
 
   __device__ __forceinline__ void add(int t, const float (&x)[8], int column) {
+    if (count_ <= 0 || column >= args_.cols) return;
+    wait_for_copies();
 #pragma unroll
     for (int r = 0; r < kMaxAdapterRows; ++r)
-      if (r < count_ && column < args_.cols) {
+      if (r < count_) {
         const uint4 halves = *reinterpret_cast<const uint4*>(a_ + int64_t{r} * args_.cols + column);
         const float2 w[4] = {halves_of(halves.x), halves_of(halves.y), halves_of(halves.z), halves_of(halves.w)};
 #pragma unroll
@@ -101,6 +82,8 @@ class AdapterRows : public NothingBeside {
       }
   }
   __device__ __forceinline__ void add(int t, float4 x, int column) {
+    if (count_ <= 0) return;
+    wait_for_copies();
 #pragma unroll
     for (int r = 0; r < kMaxAdapterRows; ++r)
       if (r < count_) {
@@ -170,6 +153,28 @@ class AdapterRows : public NothingBeside {
     return {s, row};
   }
   __device__ __forceinline__ uint32_t b_row_bytes(int s) const { return adapter_.segment[s].padded_rank * 2; }
+
+  template <typename Rows>
+  __device__ __forceinline__ void fetch(const Rows& rows) const {
+    const BarrierAddress copies(places_ + kMaxSegments);
+    const auto row_bytes = static_cast<uint32_t>(args_.cols) * 2;
+    uint32_t bytes = max(count_, 0) * row_bytes;
+    visit_b(rows, [&](int s, int, int count) { bytes += count * b_row_bytes(s); });
+    copies.arrive_expecting(bytes);
+    for (int r = 0; r < count_; ++r) {
+      const auto [segment, row] = row_of_a(first_row_ + r);
+      copies.bulk_copy(a_ + int64_t{r} * args_.cols, adapter_.segment[segment].a + int64_t{row} * args_.cols,
+                       row_bytes);
+    }
+    int at = 0;
+    visit_b(rows, [&](int s, int first, int count) {
+      const int pitch = adapter_.segment[s].padded_rank;
+      places_[s] = at - first * pitch;
+      if (count * pitch > 0)
+        copies.bulk_copy(b_ + at, adapter_.segment[s].b + int64_t{first} * pitch, count * b_row_bytes(s));
+      at += count * pitch;
+    });
+  }
 
   // visit(segment, first row, rows): the block's results.
   template <typename Rows, typename Visit>

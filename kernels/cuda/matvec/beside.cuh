@@ -11,8 +11,7 @@ struct NothingBeside {
 
   __device__ __forceinline__ void start() {}
   template <typename Rows>
-  __device__ __forceinline__ void fetch(const Rows&) {} // behind the first weights
-  __device__ __forceinline__ void prepare() {}          // while activations arrive
+  __device__ __forceinline__ void prepare(const Rows&) {} // after a barrier, while activations arrive
   // Token t's activations, before the norm.
   __device__ __forceinline__ void add(int, const float (&)[8], int /*column*/) {}
   __device__ __forceinline__ void add(int, float4, int /*column*/) {} // in float formats

@@ -232,14 +232,13 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   Ring ring(args, shape, rows, memory.ring, memory.chunks);
   const LutFiller filler(threadIdx.x);
   ring.template fetch_early<Shape::kFloat ? Ring::kSlots - 1 : Chunks<Format>::kEarly>(input.expert_offset());
-  beside.fetch(rows);
   rows.store_addresses(memory.chunks, args.is_shared(shape.slot), shape.threads);
   filler.store(memory.lut);
   // the shares of warps that the block lacks
   for (int t = threadIdx.x + shape.threads; t < kMatvecThreads; t += shape.threads) LutFiller(t).store(memory.lut);
   const Lut lut(memory.lut);
   __syncthreads();
-  beside.prepare();
+  beside.prepare(rows);
 
   if (!dataflow) wait_for_predecessor();
   stamp(args.stamps, kPredecessorDone);

@@ -41,7 +41,8 @@ class RouterScores : public NothingBeside {
   }
 
   // While activations arrive.
-  __device__ __forceinline__ void prepare() {
+  template <typename Rows>
+  __device__ __forceinline__ void prepare(const Rows&) {
     if (count_ <= 0) return;
     wait_for_rows();
 #pragma unroll 1

@@ -46,6 +46,7 @@ class AdapterRows : public NothingBeside {
     scaled_ = reinterpret_cast<float*>(begin + adapter.scaled_offset);
     sums_ = scaled_ + kTokens * adapter.padded_rank;
     places_ = reinterpret_cast<int*>(sums_ + kAdapterSums);
+    scaled_value_ = __uint_as_float(kSentinel);
   }
 
   static constexpr bool kChanges = true;
@@ -214,7 +215,7 @@ class AdapterRows : public NothingBeside {
   float *scaled_, *sums_;
   int* places_;
   float sum_[kTokens][kMaxAdapterRows] = {};
-  float scale_ = 0, scaled_value_ = __uint_as_float(kSentinel);
+  float scale_ = 0, scaled_value_;
 };
 
 } // namespace ridge::kernels::cuda

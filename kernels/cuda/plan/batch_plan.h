@@ -49,6 +49,7 @@ struct BatchPlan {
   std::vector<bool> dataflow_values;
   std::vector<KernelCall> calls;
   std::vector<PlannedProducts> products;
+  bool adapted = false; // of PlanInputs::adapted
 
   bool is_dataflow(core::ValueId id) const { return dataflow_tokens > 0 && dataflow_values[id]; }
 };
@@ -60,6 +61,9 @@ class KernelCapabilities {
 
   // Whether one matvec kernel can compute both.
   virtual bool can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const = 0;
+
+  // Whether its matvec kernel adds the parts' changes.
+  virtual bool can_adapt(const MatrixStep& matrix, int64_t tokens) const = 0;
 
   // Whether the product's kernel also computes the router's scores.
   virtual bool can_take_router(const MatrixStep& matrix, const MatrixStep& router, int64_t tokens) const = 0;
@@ -97,6 +101,7 @@ struct PlanInputs {
   int64_t least_side = 0;
   ForcedWays forced = {};
   WayFactors factors = way_factors({});
+  const Plan* adapted = nullptr; // for batches whose kernels add all changes
 };
 
 // Whether tokens attend to later ones.

@@ -15,17 +15,14 @@ namespace {
 
 using core::round_up;
 
-void plan_values(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
-                 WorkspacePlan& to) {
+void plan_values(const core::Program& program, const Plan& plan, int64_t tokens, int64_t outputs, ValuesPlan& to) {
   for (const core::BufferPlan::Slot& slot : plan.buffers.slots)
-    to.values.push_back((slot.gathered ? config.max_outputs : config.max_batch) * slot.width * kFloatBytes);
+    to.values.push_back((slot.gathered ? outputs : tokens) * slot.width * kFloatBytes);
   to.dataflow_offset.push_back(0);
   for (size_t id = 0; id < program.values.size(); ++id)
     to.dataflow_offset.push_back(to.dataflow_offset.back() +
                                  (plan.dataflow_values[id] ? round_up(program.values[id].width, 4) : 0));
   to.dataflow = to.dataflow_offset.back() * kDataflowTokens * kFloatBytes;
-  for (const core::RopeTable& table : program.rope_tables)
-    to.rope_tables.push_back(std::ssize(table.frequencies(config.context)) * kFloatBytes + std::ssize(table.axes));
 }
 
 void plan_products(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
@@ -126,15 +123,20 @@ int64_t sum(const std::vector<int64_t>& of) { return std::accumulate(of.begin(),
 } // namespace
 
 int64_t WorkspacePlan::bytes() const {
-  return sum(values) + dataflow + sum(rope_tables) + half_x + glu_half + glu_largest + exponents + 2 * gate +
-         2 * decoded + product_bounds + batch_parts + slots + attention_partial + latent_partial + index_scores +
-         attention_tickets + unpacked_cache + zero_streams;
+  return sum(values) + dataflow + sum(adapted.values) + adapted.dataflow + sum(rope_tables) + half_x + glu_half +
+         glu_largest + exponents + 2 * gate + 2 * decoded + product_bounds + batch_parts + slots + attention_partial +
+         latent_partial + index_scores + attention_tickets + unpacked_cache + zero_streams;
 }
 
 WorkspacePlan plan_workspace(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
-                             const DeviceLimits& limits) {
+                             const DeviceLimits& limits, const Plan* adapted) {
   WorkspacePlan made;
-  plan_values(program, config, plan, made);
+  plan_values(program, plan, config.max_batch, config.max_outputs, made);
+  if (adapted)
+    plan_values(program, *adapted, std::min(config.max_batch, kDataflowTokens),
+                std::min(config.max_outputs, kDataflowTokens), made.adapted);
+  for (const core::RopeTable& table : program.rope_tables)
+    made.rope_tables.push_back(std::ssize(table.frequencies(config.context)) * kFloatBytes + std::ssize(table.axes));
   if (has_tensor_products(config, limits)) plan_products(program, config, plan, limits, made);
   plan_attention(program, config, limits, made);
   return made;

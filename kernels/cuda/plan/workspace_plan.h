@@ -11,10 +11,13 @@
 namespace ridge::kernels::cuda {
 
 // Bytes unless noted.
-struct WorkspacePlan {
+struct ValuesPlan {
   std::vector<int64_t> values;          // by slot of Plan::buffers
   std::vector<int64_t> dataflow_offset; // floats per token, by value, then in all
   int64_t dataflow = 0;
+};
+struct WorkspacePlan : ValuesPlan {
+  ValuesPlan adapted; // of an adapted plan, for one or two tokens
   std::vector<int64_t> rope_tables;
 
   // half_x, exponents: f16 input; glu_half, glu_largest: f16 output of gate and up, and maxima; gate, decoded: each of
@@ -31,6 +34,6 @@ struct WorkspacePlan {
 };
 
 WorkspacePlan plan_workspace(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
-                             const DeviceLimits& limits);
+                             const DeviceLimits& limits, const Plan* adapted = nullptr);
 
 } // namespace ridge::kernels::cuda

@@ -45,7 +45,7 @@ __device__ __forceinline__ void store_zero_bytes(const HalfArgs& args, uint32_t 
   uint8_t* const of_64 = out + byte_row_place(args.rows, row & ~63, first);
   const int row_of_64 = row % 64, half = first % kByteColumns / 32;
   if (half == 0) *reinterpret_cast<float*>(of_64 + byte_scale_place(row_of_64)) = 0;
-  *reinterpret_cast<__half*>(of_64 + byte_sum_place(row_of_64, half)) = {};
+  *reinterpret_cast<uint16_t*>(of_64 + byte_sum_place(row_of_64, half)) = 0;
 }
 
 template <HalfLayout kLayout>

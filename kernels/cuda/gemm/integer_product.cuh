@@ -18,20 +18,23 @@ namespace ridge::kernels::cuda {
 template <typename Format>
 concept IntegerFormat = quant::PackedFormat<Format> && !(Layout<Format>::kHalfScales && Layout<Format>::kHasOffset);
 
-// A block computes tokens x rows, a warp warp_tokens (32 or 64) x warp_rows; `blocks`: per multiprocessor.
+// A block computes tokens x rows, a warp warp tokens (32 or 64) x warp rows; blocks per multiprocessor. A type, because
+// nvcc's host code cannot name a value of a class.
+template <int kTokensOf, int kRowsOf, int kWarpTokensOf, int kWarpRowsOf, int kStagesOf, int kBlocksOf>
 struct IntegerTile {
-  int tokens, rows, warp_tokens, warp_rows, stages, blocks;
+  static constexpr int kTokens = kTokensOf, kRows = kRowsOf, kWarpTokens = kWarpTokensOf, kWarpRows = kWarpRowsOf,
+                       kStages = kStagesOf, kBlocks = kBlocksOf;
 };
-inline constexpr IntegerTile kIntegerTile = {kByteTokens, kIntegerRows, 64, 32, 3, 2};
+using PromptIntegerTile = IntegerTile<kByteTokens, kIntegerRows, 64, 32, 3, 2>;
 
 // In steps of kColumns.
-template <IntegerFormat Format, IntegerTile kTile = kIntegerTile>
+template <IntegerFormat Format, typename Tile = PromptIntegerTile>
 struct IntegerShape {
   using L = Layout<Format>;
-  static constexpr int kTokens = kTile.tokens, kRows = kTile.rows, kColumns = kByteColumns;
-  static constexpr int kWarpTokens = kTile.warp_tokens, kWarpRows = kTile.warp_rows,
+  static constexpr int kTokens = Tile::kTokens, kRows = Tile::kRows, kColumns = kByteColumns;
+  static constexpr int kWarpTokens = Tile::kWarpTokens, kWarpRows = Tile::kWarpRows,
                        kWarpsAcross = kTokens / kWarpTokens;
-  static constexpr int kThreads = kWarp * kWarpsAcross * kRows / kWarpRows, kBlocks = kTile.blocks;
+  static constexpr int kThreads = kWarp * kWarpsAcross * kRows / kWarpRows, kBlocks = Tile::kBlocks;
   // A thread decodes one group of weights every kTurns steps.
   static constexpr int kTurnThreads = 2 * kRows, kTurns = kThreads / kTurnThreads;
   static_assert(kThreads == kTurns * kTurnThreads);
@@ -40,7 +43,7 @@ struct IntegerShape {
   // collide.
   static constexpr int kPitch = kColumns + 16;
   static constexpr int kInputBytes = kTokens * kByteRowBytes, kStageBytes = kInputBytes + kRows * kPitch;
-  static constexpr int kStages = kTile.stages;
+  static constexpr int kStages = Tile::kStages;
   // Offsets of the latest 16 steps, [step][row][group of the step], as halves. A product takes eight steps of them.
   static constexpr int kOffsetSteps = 16, kProductSteps = 8;
   static_assert(kProductSteps + kStages <= kOffsetSteps);
@@ -76,9 +79,9 @@ __device__ __forceinline__ void load_floats(float* to, uint32_t shared) {
 }
 
 // The sums of a warp's tokens x rows: lane l has tokens 16 m + l / 4 and + 8, rows 8 n + 2 (l % 4) and + 1.
-template <typename Format, IntegerTile kTile>
+template <typename Format, typename Tile>
 class IntegerSums {
-  using S = IntegerShape<Format, kTile>;
+  using S = IntegerShape<Format, Tile>;
   using L = Layout<Format>;
 
  public:
@@ -205,9 +208,9 @@ class IntegerSums {
 
 // A thread's group of each step of its turn, on its way to shared memory. Weights are multiplied by two to the
 // kWeightExponent.
-template <typename Format, IntegerTile kTile>
+template <typename Format, typename Tile>
 class IntegerWeights {
-  using S = IntegerShape<Format, kTile>;
+  using S = IntegerShape<Format, Tile>;
   using L = Layout<Format>;
   using U = TileLayout<Format>;
 
@@ -277,11 +280,11 @@ class IntegerWeights {
   bool real_;
 };
 
-template <typename Format, IntegerTile kTile = kIntegerTile>
-__global__ void __launch_bounds__(IntegerShape<Format, kTile>::kThreads, kTile.blocks)
+template <typename Format, typename Tile = PromptIntegerTile>
+__global__ void __launch_bounds__(IntegerShape<Format, Tile>::kThreads, Tile::kBlocks)
     integer_product_kernel(const __grid_constant__ IntegerProductArgs args) {
-  using S = IntegerShape<Format, kTile>;
-  using Sums = IntegerSums<Format, kTile>;
+  using S = IntegerShape<Format, Tile>;
+  using Sums = IntegerSums<Format, Tile>;
   extern __shared__ uint4 shared[];
   auto* const inputs = reinterpret_cast<uint8_t*>(shared); // of a stage: kTokens rows of kByteRowBytes
   uint8_t* const weights = inputs + S::kInputBytes;        // then kRows rows of kPitch bytes
@@ -304,8 +307,8 @@ __global__ void __launch_bounds__(IntegerShape<Format, kTile>::kThreads, kTile.b
   const int turn = thread / S::kTurnThreads, my_row = thread % S::kTurnThreads / 2;
   const int row = first_row + (args.gated ? my_row / S::kWarpRows * kHalf + my_row % kHalf : my_row);
   const GemmSegment& mine = args.product.segment[args.gated && my_row / kHalf % 2 ? 1 : index];
-  IntegerWeights<Format, kTile> next_weights(mine.weights, min(row, segment.rows - 1), args.product, weights, offsets,
-                                             my_row, thread % 2, turn);
+  IntegerWeights<Format, Tile> next_weights(mine.weights, min(row, segment.rows - 1), args.product, weights, offsets,
+                                            my_row, thread % 2, turn);
   const int64_t step_bytes =
       (int64_t{args.product.tokens} + kByteTokens - 1) / kByteTokens * kByteTokens * kByteRowBytes;
   const uint8_t* const tokens = reinterpret_cast<const uint8_t*>(args.product.x) + int64_t{first_token} * kByteRowBytes;

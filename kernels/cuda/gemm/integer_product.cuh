@@ -18,8 +18,7 @@ namespace ridge::kernels::cuda {
 template <typename Format>
 concept IntegerFormat = quant::PackedFormat<Format> && !(Layout<Format>::kHalfScales && Layout<Format>::kHasOffset);
 
-// A block computes tokens x rows, a warp warp tokens (32 or 64) x warp rows; blocks per multiprocessor. A type, because
-// nvcc's host code cannot name a value of a class.
+// Of a block and its warps (32 or 64 tokens); blocks per multiprocessor. A type, since nvcc cannot name values of one.
 template <int kTokensOf, int kRowsOf, int kWarpTokensOf, int kWarpRowsOf, int kStagesOf, int kBlocksOf>
 struct IntegerTile {
   static constexpr int kTokens = kTokensOf, kRows = kRowsOf, kWarpTokens = kWarpTokensOf, kWarpRows = kWarpRowsOf,
@@ -39,8 +38,7 @@ struct IntegerShape {
   static constexpr int kTurnThreads = 2 * kRows, kTurns = kThreads / kTurnThreads;
   static_assert(kThreads == kTurns * kTurnThreads);
   static constexpr int kScales = L::kHalfScales ? 2 : 1; // of a group
-  // A row of weights: 64 codes, then scales (IntegerWeights::store); an odd number of 16 bytes, so that no banks
-  // collide.
+  // A row of weights: 64 codes, then scales (IntegerWeights::store); an odd number of 16 bytes against collisions.
   static constexpr int kPitch = kColumns + 16;
   static constexpr int kInputBytes = kTokens * kByteRowBytes, kStageBytes = kInputBytes + kRows * kPitch;
   static constexpr int kStages = Tile::kStages;
@@ -159,8 +157,7 @@ class IntegerSums {
   struct TokenSums {
     uint32_t of_step[2][2 * kM];
   };
-  // `tokens`: the block's tokens in memory in the first of these steps, each step `step_bytes` behind the one before.
-  // Missing steps are zero.
+  // `tokens`: the block's in memory in the first of these steps, `step_bytes` apart. Missing steps are zero.
   static __device__ __forceinline__ void load(TokenSums& to, const uint8_t* tokens, int first, int64_t step_bytes,
                                               int steps, int lane) {
 #pragma unroll

@@ -61,6 +61,7 @@ gguf::Metadata metadata_of(const Shape& s) {
     set("rope.dimension_count", u32(s.rope_dims > 0 ? s.rope_dims : s.head_dim));
   }
   set(s.has('R') ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-5f);
+  if (s.architecture == "nemotron_h") set("attention.layer_norm_epsilon", 1e-5f); // required by llama.cpp
   if (s.window > 0) {
     std::vector<uint32_t> slides;
     for (int64_t il = 0; il < s.layers; ++il) slides.push_back(s.kind_of(il) == 'W' ? 1 : 0);

@@ -50,6 +50,9 @@ struct Shape {
   }
 };
 
+// Ranks of RWKV 7's small products.
+inline constexpr int64_t kDecayRank = 96, kRateRank = 96, kValueRank = 64, kGateRank = 320;
+
 const std::vector<Shape>& shapes();
 
 // Tensors are in file order, matrices in F16.

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
 #ifdef RIDGE_HAS_WGMMA
   using Shape = ProductShape<kN>;
   constexpr bool kInTurn = kN == 128;
-  constexpr int kParts = kInTurn ? 2 : 1;
+  constexpr int kParts = kInTurn ? 2 : 1, kPartSums = kN / 2;
   extern __shared__ uint8_t dynamic[];
   __shared__ CopyBarrier full[Shape::kStages], empty[Shape::kStages];
   uint8_t* tiles = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
@@ -79,8 +79,10 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
   }
   const int own = kInTurn ? warpgroup : 0, stride = static_cast<int>(gridDim.x) * (kInTurn ? kConsumers : 1);
   for (int tile = static_cast<int>(blockIdx.x + own * gridDim.x); tile < total; tile += stride) {
-    float sum[kParts][kN / 2];
+    const int token = tile % token_tiles * kPromptTokens, column = tile / token_tiles * kN;
+    float sum[kParts][kPartSums];
     int last_stage = 0;
+    prefetch_residual<kN, kInTurn ? 128 : 256>(args, column, token, threadIdx.x % (kInTurn ? 128 : 256));
     if (kInTurn) wait_for_turn();
     for (int step = 0; step < args.steps; ++step) {
       full[stage].wait(parity);
@@ -106,10 +108,17 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
     wgmma_wait<0>();
     if (lane == 0) empty[last_stage].arrive();
     if (kInTurn) skip_tile();
+#pragma unroll 1
+    for (int slice = 0; slice < kParts * kPartSums / kSliceSums; ++slice) {
+      // Every slice passes through the first sums, so that the same instructions write all of them.
+      float first[kSliceSums];
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) {
-      const int token = tile % token_tiles * kPromptTokens + (kInTurn ? part : warpgroup) * 64 + warp * 16;
-      const LaneResults<kN> results(args, sum[part], tile / token_tiles * kN, token, lane);
+      for (int i = 0; i < kSliceSums; ++i) first[i] = sum[0][i];
+#pragma unroll
+      for (int i = 0; i + kSliceSums < kParts * kPartSums; ++i)
+        sum[i / kPartSums][i % kPartSums] = sum[(i + kSliceSums) / kPartSums][(i + kSliceSums) % kPartSums];
+      const int part = kInTurn ? slice * kSliceColumns / kN : warpgroup;
+      const LaneResults results(args, first, column + slice * kSliceColumns % kN, token + part * 64 + warp * 16, lane);
       if constexpr (kSends)
         results.send(mail_half);
       else

@@ -51,7 +51,7 @@ void Workspace::allocate_products(cudaStream_t stream) {
   glu_largest_ = memory(sizes_.glu_largest, "the activations");
   exponents_ = memory(sizes_.exponents, "the activations");
   if (sizes_.decoded > 0) {
-    prompt_scratch_ = std::make_unique<PromptScratch>(sizes_.widest_cols);
+    prompt_scratch_ = std::make_unique<PromptScratch>(sizes_.widest_cols, sizes_.kept_decoded);
     bytes_ += 2 * prompt_scratch_->buffer_bytes();
   }
   bounds_ = memory(sizes_.product_bounds, "the activations");

@@ -15,6 +15,8 @@ namespace {
 
 using core::round_up;
 
+constexpr int64_t kKeptDecodedBytes = int64_t{2} << 30; // of an encoder, which only evaluates prompts
+
 void plan_values(const core::Program& program, const Plan& plan, int64_t tokens, int64_t outputs, ValuesPlan& to) {
   for (const core::BufferPlan::Slot& slot : plan.buffers.slots)
     to.values.push_back((slot.gathered ? outputs : tokens) * slot.width * kFloatBytes);
@@ -69,6 +71,7 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
   }
   to.batch_parts = std::min(to.batch_parts, kBatchScratchBytes);
   to.slots = (2 * to.most_slots + 1) * static_cast<int64_t>(sizeof(int32_t)) + tiles * sizeof(ExpertTile);
+  if (config.max_outputs == 0) to.kept_decoded = kKeptDecodedBytes;
   if (has_prompt_products(config, limits))
     to.decoded = expanded_bytes(to.widest_cols), to.product_bounds = std::ssize(program.weights) * sizeof(ProductBound);
   else

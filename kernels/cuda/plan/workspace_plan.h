@@ -24,6 +24,7 @@ struct WorkspacePlan : ValuesPlan {
   // two buffers; slots: sorted slots and tiles.
   int64_t half_x = 0, glu_half = 0, glu_largest = 0, exponents = 0, gate = 0, decoded = 0, batch_parts = 0, slots = 0;
   int64_t product_bounds = 0;
+  int64_t kept_decoded = 0; // at most, in memory that nothing else needs, and not counted
   int64_t most_slots = 0;
   int64_t widest_cols = 0; // without experts
 

@@ -186,45 +186,54 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
   stamp_latest(stamps, kEnds);
 }
 
+// A row has a warp or a block, which must wait for all of its warps.
 template <int kThreads>
-__global__ void __launch_bounds__(kThreads) layer_norm_to_half_kernel(const __grid_constant__ HalfArgs args) {
+constexpr int kNormThreads = kThreads == kWarp ? 256 : kThreads;
+
+template <int kThreads, int kPieces>
+__global__ void __launch_bounds__(kNormThreads<kThreads>)
+    layer_norm_to_half_kernel(const __grid_constant__ HalfArgs args) {
   __shared__ float scratch[kThreads / kWarp];
-  constexpr int kStep = 8 * kThreads;
+  constexpr int kStep = 8 * kThreads, kRows = kNormThreads<kThreads> / kThreads;
   let_successor_start();
-  const int row = blockIdx.x, cols = args.cols, mine = 8 * threadIdx.x;
+  const int thread = threadIdx.x % kThreads, row = blockIdx.x * kRows + threadIdx.x / kThreads, cols = args.cols,
+            mine = 8 * thread;
+  if (row >= args.rows) return;
   const float* x = args.x + int64_t{row} * cols;
-  const auto over_block = [&](float value, auto&& both) {
+  const auto over_row = [&](float value, auto&& both) {
     value = warp_reduce(value, both);
-    if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = value;
-    __syncthreads();
-    value = scratch[0];
+    if constexpr (kThreads > kWarp) {
+      if (thread % kWarp == 0) scratch[thread / kWarp] = value;
+      __syncthreads();
+      value = scratch[0];
 #pragma unroll
-    for (int w = 1; w < kThreads / kWarp; ++w) value = both(value, scratch[w]);
-    __syncthreads();
+      for (int w = 1; w < kThreads / kWarp; ++w) value = both(value, scratch[w]);
+      __syncthreads();
+    }
     return value;
   };
   const auto sum = [](float a, float b) { return a + b; };
   wait_for_predecessor();
-  float v[kKept][8] = {}, total = 0, squares = 0, largest = 0;
+  float v[kPieces][8] = {}, total = 0, squares = 0, largest = 0;
   const auto for_each = [&](auto&& body) {
 #pragma unroll
-    for (int k = 0; k < kKept; ++k)
+    for (int k = 0; k < kPieces; ++k)
       if (mine + k * kStep < cols)
 #pragma unroll
         for (int i = 0; i < 8; ++i) body(v[k][i], mine + k * kStep + i);
   };
 #pragma unroll
-  for (int k = 0; k < kKept; ++k)
+  for (int k = 0; k < kPieces; ++k)
     if (mine + k * kStep < cols) load_8(v[k], x, mine + k * kStep, cols);
   for_each([&](float element, int) { total += element; });
-  const float mean = over_block(total, sum) / static_cast<float>(cols);
+  const float mean = over_row(total, sum) / static_cast<float>(cols);
   for_each([&](float& element, int column) {
     element = column < cols ? element - mean : 0;
     squares += element * element;
   });
-  const float inverse = rsqrtf(over_block(squares, sum) / static_cast<float>(cols) + args.epsilon);
+  const float inverse = rsqrtf(over_row(squares, sum) / static_cast<float>(cols) + args.epsilon);
 #pragma unroll
-  for (int k = 0; k < kKept; ++k)
+  for (int k = 0; k < kPieces; ++k)
     if (mine + k * kStep < cols) {
       float weight[8], bias[8] = {};
       load_8(weight, args.norm_weight, mine + k * kStep, cols);
@@ -235,20 +244,24 @@ __global__ void __launch_bounds__(kThreads) layer_norm_to_half_kernel(const __gr
         largest = fmaxf(largest, fabsf(v[k][i]));
       }
     }
-  const int exponent = half_exponent(over_block(largest, [](float a, float b) { return fmaxf(a, b); }));
-  if (threadIdx.x == 0) args.exponents[row] = static_cast<int8_t>(exponent);
+  const int exponent = half_exponent(over_row(largest, [](float a, float b) { return fmaxf(a, b); }));
+  if (thread == 0) args.exponents[row] = static_cast<int8_t>(exponent);
   const float factor = exp2f(static_cast<float>(-exponent));
 #pragma unroll
-  for (int k = 0; k < kKept; ++k)
+  for (int k = 0; k < kPieces; ++k)
     if (mine + k * kStep < args.stride) store_8<HalfLayout::tiles>(args, row, mine + k * kStep, v[k], factor);
 }
 
 template <HalfLayout kLayout>
 void launch_for(const Launch& launch, const HalfArgs& args) {
   constexpr int kManyRows = 256, kFewColumns = 4096;
-  if (args.centers && args.stride <= kFewColumns)
-    return launch(layer_norm_to_half_kernel<128>, args.rows, 128, 0, args);
-  if (args.centers) return launch(layer_norm_to_half_kernel<512>, args.rows, 512, 0, args);
+  if (args.centers) {
+    constexpr int kOfWarp = 6, kThreads = kNormThreads<kWarp>, kRows = kThreads / kWarp;
+    if (args.stride <= kOfWarp * 8 * kWarp)
+      return launch(layer_norm_to_half_kernel<kWarp, kOfWarp>, (args.rows + kRows - 1) / kRows, kThreads, 0, args);
+    if (args.stride <= kFewColumns) return launch(layer_norm_to_half_kernel<128, kKept>, args.rows, 128, 0, args);
+    return launch(layer_norm_to_half_kernel<512, kKept>, args.rows, 512, 0, args);
+  }
   if (args.stride <= 1024 || (args.rows >= kManyRows && args.stride <= kFewColumns))
     return launch(to_half_kernel<128, kLayout>, args.rows, 128, 0, args, launch.stamps());
   launch(to_half_kernel<512, kLayout>, args.rows, 512, 0, args, launch.stamps());

@@ -103,7 +103,7 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
                    options.overlap,
                    options.dataflow_sync,
                    !experts_.empty(),
-                   launcher_,
+                   launcher_.attention_fits(plan_),
                    device_rates(options.device, options.as_compute),
                    options.least_side,
                    {},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/exchange/packets.h"
+#include "kernels/cuda/products/cuts.h"
 #include "kernels/cuda/router/route_args.h"
 #include "kernels/cuda/runtime/glu.h"
 #include "kernels/cuda/runtime/limits.h"
@@ -66,8 +67,8 @@ struct MatvecArgs {
   // x, residual and ids hold sentinels until values arrive (ptx.cuh).
   bool dataflow_input = false;
 
-  // Set by the launcher: row blocks of results; least per block; blocks with one more.
-  int result_row_blocks = 0, row_blocks_per_block = 0, blocks_with_one_more = 0;
+  // Set by the launcher: row blocks of results per block at least; blocks with one more.
+  int row_blocks_per_block = 0, blocks_with_one_more = 0;
   bool after_predecessor = false; // set by the launcher: starts after its predecessor ends
   Stamp* stamps = nullptr;        // set by the launcher
 
@@ -80,7 +81,6 @@ struct MatvecArgs {
 
 // A folded router beside a product with result y: scores = matrix [x, residual] + constant (router_scores.cuh), then
 // the choice (expert_choice.cuh).
-inline constexpr int kMaxRouterRows = 2;
 inline constexpr int kMaxFoldedExperts = 256; // two per block on 129 multiprocessors
 struct RouterRows {
   const float* matrix;   // [experts][cols + width]

@@ -68,13 +68,16 @@ bool Planning::gathers(int32_t step) const {
   return std::ranges::any_of(steps[step].outputs, [&](ValueId id) { return gathered.contains(id); });
 }
 
-bool Planning::is_folded_router(int32_t step) const {
-  return step < std::ssize(steps) && steps[step].folded && dataflow_tokens > 0 && folds_routers(in.config, in.limits) &&
-         in.kernels.can_take_router(*steps[step - 1].matrix(), *steps[step].matrix(), shape.tokens);
+std::optional<RouterCut> Planning::folded_router(int32_t step) const {
+  if (step >= std::ssize(steps) || !steps[step].folded || dataflow_tokens == 0 || !folds_routers(in.config, in.limits))
+    return std::nullopt;
+  const MatrixStep& router = *steps[step].matrix();
+  return cut_router(in.limits, desc(*steps[step - 1].matrix(), shape.tokens), first_weight(router).rows,
+                    width(router.x));
 }
 
 bool Planning::is_absorbed(int32_t step) const {
-  return is_folded_router(step) || (steps[step].inputs.size() == 1 && gathered.contains(steps[step].inputs[0]));
+  return folded_router(step) || (steps[step].inputs.size() == 1 && gathered.contains(steps[step].inputs[0]));
 }
 
 void Planning::choose_ways() {

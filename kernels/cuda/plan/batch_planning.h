@@ -27,6 +27,7 @@ struct Planning {
   int64_t width(ValueId id) const { return in.program.values[id].width; }
   int64_t rows_of(ValueId id) const { return in.program.values[id].gathered ? shape.outputs : shape.tokens; }
   const core::Weight& weight(core::WeightId id) const { return in.program.weights[id]; }
+  ProductDesc desc(const MatrixStep& m, int64_t tokens) const { return desc_of(in.program, m, tokens); }
   const core::Weight& first_weight(const MatrixStep& m) const { return weight(m.parts[0].weight); }
   int32_t slot_of(ValueId id) const { return in.plan.buffers.slot_of_value[id]; }
   bool has_rows(const Step& step) const {
@@ -39,7 +40,7 @@ struct Planning {
   bool gathers(int32_t step) const;
   bool dataflow_input(int32_t step) const { return dataflow_tokens > 0 && steps[step].dataflow_input; }
   // Whether the preceding product computes this router and the next `route`.
-  bool is_folded_router(int32_t step) const;
+  std::optional<RouterCut> folded_router(int32_t step) const;
   bool is_absorbed(int32_t step) const;
   ProductKernel way_of_experts(ValueId ids) const;
   static int expert_tile(ProductKernel way, int64_t slots, int64_t experts) {

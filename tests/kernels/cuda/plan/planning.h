@@ -44,34 +44,6 @@ using kernels::cuda::SmallBatch;
 using kernels::cuda::SortExperts;
 using quant::Type;
 
-struct Kernels final : kernels::cuda::KernelCapabilities {
-  bool pairs = true, takes_routers = true, fast = true, ropes_in_attention = true, ropes_runs = true;
-  int largest_tile = 32;
-  bool wide = true, split_columns = false, leaves_sums = false, dots = true;
-
-  bool can_pair(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&, int64_t) const override {
-    return pairs;
-  }
-  bool can_take_router(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&, int64_t) const override {
-    return takes_routers;
-  }
-  Fit small_batch(const kernels::cuda::MatrixStep&, int64_t, int tile_tokens) const override {
-    return {tile_tokens <= largest_tile, split_columns, leaves_sums};
-  }
-  Fit wide_batch(const kernels::cuda::MatrixStep&, int64_t) const override {
-    return {wide, split_columns, leaves_sums};
-  }
-  bool can_dot_experts(const kernels::cuda::MatrixStep&, int64_t) const override { return dots; }
-  bool can_rope_in_attention(const kernels::cuda::HeadsStep&, bool one_run) const override {
-    return fast && ropes_in_attention && (ropes_runs || !one_run);
-  }
-  bool can_rope_prompts(const kernels::cuda::HeadsStep&) const override { return fast; }
-  bool can_attend_prompts(const core::Op&) const override { return fast; }
-  bool can_multiply_bytes(const kernels::cuda::MatrixStep&) const override { return true; }
-  bool has_fast_attention(const core::Op&) const override { return fast; }
-  bool attention_writes_half(const core::Op&) const override { return fast; }
-};
-
 struct Setting {
   RandomProgram model{1};
   core::ExecutorConfig config;
@@ -81,14 +53,15 @@ struct Setting {
   kernels::cuda::ForcedWays forced;
   kernels::cuda::WayFactors factors = kernels::cuda::way_factors({});
   kernels::cuda::CudaOptions options;
-  Kernels kernels;
+  kernels::cuda::AttentionFit attention = {true, true, true, true, true, true}; // of every step
 
   explicit Setting(const RandomProgram::Shape& shape) { model.transformer(shape, Type::Q4_K, Type::Q6_K); }
 
   BatchPlan plan(const PlanShape& shape) const {
     const kernels::cuda::Plan steps = kernels::cuda::make_plan(model.program, options.fuse);
     return kernels::cuda::plan_for({model.program, config, steps, limits, options.overlap, options.dataflow_sync,
-                                    options.experts_on_host, kernels, rates, least_side, forced, factors},
+                                    options.experts_on_host, std::vector(steps.steps.size(), attention), rates,
+                                    least_side, forced, factors},
                                    shape);
   }
   BatchPlan plan(int64_t tokens, int64_t outputs = 1) const { return plan({tokens, outputs, 16, tokens == 1}); }

@@ -130,19 +130,31 @@ TEST_CASE("cuts: tokens share passes over a matrix unless slots choose others") 
   CHECK(tokens(m) == 1);
 }
 
-TEST_CASE("cuts: a folded router's rows lie on all blocks of a product, two each at most") {
-  const ProductDesc product{.format = format_numbers(quant::Type::Q4_K),
-                            .tokens = 2,
-                            .cols = 4096,
-                            .parts = 1,
-                            .rows = {2048},
-                            .residual = true};
-  const ChipLimits chip = limits_of(90, 132);
-  const std::optional<RouterCut> cut = cut_router(chip, product, 128, 2048);
-  REQUIRE(cut);
-  CHECK(cut->blocks == 130);
-  CHECK(cut->rows == 1);
-  CHECK(cut->shared_bytes <= chip.shared_per_block);
-  CHECK(cut_router(chip, product, 256, 2048)->rows == 2);
-  CHECK_FALSE(cut_router(chip, product, 261, 2048));
+TEST_CASE(
+    "cuts: a folded router's rows lie on all blocks of a product, two each at most, beside blocks for the choice") {
+  ProductDesc product{.format = format_numbers(quant::Type::Q8_0),
+                      .tokens = 1,
+                      .cols = 1024,
+                      .parts = 1,
+                      .rows = {2048},
+                      .residual = true};
+  const auto cut = [&](int multiprocessors, int64_t experts) {
+    const ChipLimits chip = limits_of(90, multiprocessors);
+    const std::optional<RouterCut> cut = cut_router(chip, product, experts, 2048);
+    if (cut) CHECK(cut->shared_bytes <= chip.shared_per_block);
+    return cut.value_or(RouterCut{});
+  };
+  CHECK(cut(132, 1).rows == 1);
+  CHECK(cut(132, 256).rows == 2);
+  CHECK(cut(129, 256).blocks == 128);
+  CHECK(cut(128, 256).rows == 0);
+  CHECK(cut(2, 2).rows == 2);
+  CHECK(cut(2, 3).rows == 0);
+  CHECK(cut(1, 1).rows == 0);
+  product.tokens = 2;
+  CHECK(cut(132, 128).blocks == 130);
+  CHECK(cut(132, 128).rows == 1);
+  CHECK(cut(132, 261).rows == 0);
+  CHECK(cut(2, 1).rows == 0);
+  CHECK(cut(3, 2).rows == 2);
 }

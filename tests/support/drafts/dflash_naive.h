@@ -2,6 +2,7 @@
 // apart from those of the block.
 #pragma once
 
+#include "models/dflash.h"
 #include "models/eagle.h"
 #include "models/model.h"
 #include "support/drafts/dflash_pair.h"

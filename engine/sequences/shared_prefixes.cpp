@@ -115,7 +115,11 @@ void SharedPrefixes::preallocate() {
   if (!cache_) return;
   int64_t held = 0;
   for (const Stream& stream : streams_) held += stream.cache.size();
-  cache_->preallocate(held);
+  try {
+    cache_->preallocate(held);
+  } catch (const std::exception& error) {
+    give_up(error.what());
+  }
 }
 
 void SharedPrefixes::keep_all() {

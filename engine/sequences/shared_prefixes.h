@@ -1,5 +1,5 @@
 // Evaluates shared prefixes once: a stream copies the prefix from another one, waits while another one reads it, or
-// loads it from the prefix cache. If copying to that fails, it is given up, and answers continue without.
+// loads it from the prefix cache. If copying to that or memory for it fails, it is given up, and answers continue without.
 #pragma once
 
 #include "engine/prefixes/prefix_cache.h"

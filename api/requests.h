@@ -37,6 +37,7 @@ struct ModelOptions {
   std::string speculation = "auto";           // auto, off, mtp, ngram or draft
   std::string draft_model;                    // GGUF file; empty: none
   int64_t draft_tokens = 0;                   // per step; 0: automatic
+  bool batch_invariant = false;               // core::ExecutorConfig's
   std::string mmproj;                         // GGUF encoder of pictures or sounds; empty: none
   std::vector<AdapterOption> adapters;
 };
@@ -130,6 +131,7 @@ struct BenchRequest {
   std::string accepted;                         // assumed acceptance of draft heads, 0.8; empty: none
   std::string batches = "2048", ubatches = "0"; // tokens; ubatches 0: automatic
   std::string k_types = "f16", v_types = "f16"; // of the KV cache
+  bool batch_invariant = false;                 // core::ExecutorConfig's
   std::string threads = "0";                    // 0: all cores
   std::string gpu_layers = "-1";
   bool experts_on_host = false;

@@ -38,6 +38,8 @@ struct ExecutorConfig {
   int threads = 0;    // 0: all cores
   bool exact = false; // no activation quantization
   bool wide = false;  // quantized activations have at least 16 bits
+  // A token's logits do not depend on which others are in its batch, to the bit. Always so on the CPU.
+  bool batch_invariant = false;
   InputObserver* observer = nullptr;
   Communicator* communicator = nullptr; // for one rank's share (parallel/shard.h)
 };

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "core/json/parse.h"
+#include "core/parallel/processes/joining.h"
 #include "core/units.h"
 #include "engine/loading/machine.h"
 #include "engine/loading/model_key.h"
@@ -30,6 +31,7 @@ core::ExecutorConfig executor_config(const api::ModelOptions& options, int64_t t
   config.threads = options.threads;
   config.k_type = core::kv_type_of(options.k_type);
   config.v_type = core::kv_type_of(options.v_type);
+  config.batch_invariant = options.batch_invariant;
   return config;
 }
 
@@ -61,6 +63,7 @@ PrefixSettings prefix_settings(const api::PrefixOptions& options, const gguf::Fi
   PrefixSettings settings{prefix_bytes(options), options.folder,
                           static_cast<int64_t>(core::parse_bytes(options.folder_size, "--cache-dir-size")), "", warn};
   if (!settings.folder.empty()) settings.model = model_key(model);
+  settings.keeps_answers = core::ProcessRank::from_environment().ranks > 1;
   return settings;
 }
 

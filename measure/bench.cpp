@@ -3,9 +3,9 @@
 #include "core/error.h"
 #include "core/sampler.h"
 #include "engine/adapters/adapters.h"
+#include "engine/loading/fit.h"
 #include "engine/loading/ranks.h"
 #include "engine/options.h"
-#include "engine/speculation/head_drafter.h"
 #include "engine/speculation/speculation.h"
 #include "engine/speculation/speculator.h"
 #include "measure/peaks/peaks.h"
@@ -92,7 +92,7 @@ class Bench {
     row.draft_heads = heads;
     std::unique_ptr<engine::Drafter> drafter;
     if (!heads.empty())
-      drafter = std::make_unique<engine::HeadDrafter>(model_);
+      drafter = engine::make_head_drafter(model_);
     else
       drafter = std::make_unique<DummyDrafter>();
     engine::Speculator speculator(std::move(drafter), 0, steps_.clock);
@@ -146,10 +146,14 @@ class Bench {
     speculator.record_acceptance(guesses, good);
     pass_hidden_rows(speculator, position, good + 1);
     add_step(guesses + 1, position);
-    if (speculator.reads_rows())
-      for (int64_t i = 0; i < guesses; ++i)
-        cost_ += core::program_cost(model_.heads[std::min<size_t>(i, model_.heads.size() - 1)].program,
-                                    step_at(1, position + i, 1, 1));
+    if (!speculator.reads_rows() || guesses == 0) return good + 1;
+    if (engine::guesses_blocks(model_.heads[0])) { // with the rows that it reads next
+      cost_ += core::program_cost(model_.heads[0].program, step_at(good + guesses + 2, position, 1, guesses));
+      return good + 1;
+    }
+    for (int64_t i = 0; i < guesses; ++i)
+      cost_ += core::program_cost(model_.heads[std::min<size_t>(i, model_.heads.size() - 1)].program,
+                                  step_at(1, position + i, 1, 1));
     return good + 1;
   }
 
@@ -374,15 +378,18 @@ void for_each_model(const api::BenchRequest& request, std::string_view heads, co
   if (files.empty() && request.shapes.empty()) files.emplace_back();
   api::ModelOptions options;
   options.speculation = heads == "mtp" ? "mtp" : "off";
-  if (heads == "eagle3") options.speculation = "auto"; // named, or the guide's
+  const bool own_file = heads == "eagle3" || heads == "dflash";
+  if (own_file) options.speculation = "auto"; // named, or the guide's
   options.draft_model = request.draft_model;
   options.adapters = request.adapters;
   for (const std::string& file : files) {
     options.model = file;
     engine::LoadedModel model = engine::open_generating(options, steps);
     if (model.encoder) throw_error("{}: bench supports only decoder models, and this one has an encoder", file);
-    if (heads == "eagle3" && model.heads.empty())
+    if (own_file && model.heads.empty())
       throw_error("--draft-model {}: not a draft head but a complete model", request.draft_model);
+    if (own_file && engine::guesses_blocks(model.heads[0]) != (heads == "dflash"))
+      throw_error("--draft-model {}: not a head for --spec {}", request.draft_model, heads);
     run(model, models::model_label(model.file));
   }
   for (const std::string& shape : request.shapes) {
@@ -393,6 +400,10 @@ void for_each_model(const api::BenchRequest& request, std::string_view heads, co
       own.push_back(engine::eagle_head(std::make_shared<const gguf::File>(gguf::File::from_bytes(
                                            models::synthetic_eagle_head(shape), "EAGLE-3 head of " + shape)),
                                        file));
+    if (heads == "dflash")
+      own.push_back(engine::dflash_head(std::make_shared<const gguf::File>(gguf::File::from_bytes(
+                                            models::synthetic_dflash_head(shape), "DFlash head of " + shape)),
+                                        file));
     engine::LoadedModel model =
         engine::with_adapters(engine::open_with_heads(std::move(file), std::move(own)), request.adapters);
     run(model, shape);

@@ -53,27 +53,31 @@ double parse_probability(const std::string& text) {
 void plan_guesses(BenchPlan& plan, const api::BenchRequest& request) {
   constexpr std::string_view kPrefix = "synthetic:";
   for (const std::string& word : words_of(request.speculation)) {
-    if (word == "mtp" || word == "eagle3") {
-      if (!plan.heads.empty()) throw Error("--spec: mtp or eagle3 may be given only once", Error::kUsage);
+    if (word == "mtp" || word == "eagle3" || word == "dflash") {
+      if (!plan.heads.empty()) throw Error("--spec: only one of mtp, eagle3 and dflash may be given", Error::kUsage);
       plan.heads = word;
       continue;
     }
     const double right = word.starts_with(kPrefix) ? parse_probability(word.substr(kPrefix.size())) : -1;
     if (right < 0)
       throw Error(
-          fmt::format("--spec: expected mtp, eagle3 or synthetic:P with an acceptance rate P from 0 to 1, found '{}'",
-                      word),
+          fmt::format(
+              "--spec: expected mtp, eagle3, dflash or synthetic:P with an acceptance rate P from 0 to 1, found '{}'",
+              word),
           Error::kUsage);
     plan.acceptances.push_back(right);
   }
   if (!plan.heads.empty() && request.accepted.empty())
     throw Error(fmt::format("--spec {}: needs an acceptance rate, such as --accept 0.8", plan.heads), Error::kUsage);
   if (plan.heads.empty() && !request.accepted.empty())
-    throw Error("--accept: needs --spec mtp or eagle3", Error::kUsage);
-  if (plan.heads == "eagle3" && !request.files.empty() && request.draft_model.empty())
-    throw Error("--spec eagle3: needs the head's file; give it with --draft-model FILE", Error::kUsage);
-  if (!request.draft_model.empty() && (plan.heads != "eagle3" || request.files.size() > 1 || !request.shapes.empty()))
-    throw Error("--draft-model: needs --spec eagle3 and a single model", Error::kUsage);
+    throw Error("--accept: needs --spec mtp, eagle3 or dflash", Error::kUsage);
+  const bool own_file = plan.heads == "eagle3" || plan.heads == "dflash";
+  const bool of_guide = request.files.empty() && request.shapes.empty(); // which has an EAGLE-3 head
+  if (own_file && request.draft_model.empty() && (of_guide ? plan.heads == "dflash" : !request.files.empty()))
+    throw Error(fmt::format("--spec {}: needs the head's file; give it with --draft-model FILE", plan.heads),
+                Error::kUsage);
+  if (!request.draft_model.empty() && (!own_file || request.files.size() > 1 || !request.shapes.empty()))
+    throw Error("--draft-model: needs --spec eagle3 or dflash and a single model", Error::kUsage);
   for (const std::string& word : words_of(request.accepted)) {
     plan.head_acceptances.push_back(parse_probability(word));
     if (plan.head_acceptances.back() < 0)
@@ -119,6 +123,7 @@ api::ModelOptions model_options(const api::BenchRequest& request, const BenchSet
   options.gpu_memory = request.gpu_memory;
   options.host_memory = request.host_memory;
   options.ranks = request.ranks;
+  options.batch_invariant = request.batch_invariant;
   return options;
 }
 

@@ -25,7 +25,7 @@ struct BenchPlan {
   std::vector<int64_t> verified;                   // tokens per step
   std::vector<double> acceptances;                 // acceptance probabilities
   std::vector<double> head_acceptances;            // the same, with draft heads
-  std::string heads;                               // mtp, eagle3; empty: none
+  std::string heads;                               // mtp, eagle3, dflash; empty: none
 
   // Single-stream tests run once.
   bool runs_single_stream_tests(const BenchSetting& setting) const { return setting.streams == settings[0].streams; }

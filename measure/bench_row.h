@@ -24,7 +24,7 @@ struct BenchRow {
   int64_t prompt = 0, generated = 0, depth = 0, streams = 1; // one is 0
   int64_t verified_tokens = 0;                               // per step, all with logits; `generated` counts all steps
   double acceptance = -1;                                    // < 0: no drafts
-  std::string draft_heads = {};                              // mtp, eagle3
+  std::string draft_heads = {};                              // mtp, eagle3, dflash
   double tokens_per_step = 1;                                // per stream, with drafts
   double expert_cache_hit_rate = -1; // share of wanted experts cached on the GPU; < 0: none on the host
 

@@ -6,6 +6,7 @@
 #include "models/adapters/adapter_file.h"
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
+#include "models/dflash.h"
 #include "models/eagle.h"
 #include "models/file/planar.h"
 #include "models/recipes.h"
@@ -59,6 +60,10 @@ core::Program build_drafted(const gguf::File& model, const gguf::File& head, End
 
 core::Program build_eagle_head(const gguf::File& head, const gguf::File& model, Ending ending) {
   return build(head, ending, {}, &model);
+}
+
+core::Program build_dflash_head(const gguf::File& head, const gguf::File& model) {
+  return build(head, Ending::logits, {}, &model);
 }
 
 int64_t draft_heads(const gguf::File& file) {

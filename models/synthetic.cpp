@@ -34,9 +34,13 @@ gguf::Metadata metadata_of(const Shape& s) {
   else
     set("feed_forward_length", u32(s.dense_ffn_width > 0 ? s.dense_ffn_width : s.ffn_width));
   set("attention.head_count", u32(s.heads));
-  if (s.has('R'))
+  if (s.has('R')) {
     set("wkv.head_size", u32(s.head_dim));
-  else if (s.full_kv_heads > 0) {
+    set("attention.decay_lora_rank", u32(kDecayRank));
+    set("attention.iclr_lora_rank", u32(kRateRank));
+    set("attention.value_residual_mix_lora_rank", u32(kValueRank));
+    set("attention.gate_lora_rank", u32(kGateRank));
+  } else if (s.full_kv_heads > 0) {
     std::vector<uint32_t> heads;
     for (int64_t il = 0; il < s.layers; ++il) heads.push_back(u32(s.kind_of(il) == 'W' ? s.kv_heads : s.full_kv_heads));
     set("attention.head_count_kv", heads);
@@ -57,6 +61,7 @@ gguf::Metadata metadata_of(const Shape& s) {
     set("rope.dimension_count", u32(s.rope_dims > 0 ? s.rope_dims : s.head_dim));
   }
   set(s.has('R') ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-5f);
+  if (s.architecture == "nemotron_h") set("attention.layer_norm_epsilon", 1e-5f); // required by llama.cpp
   if (s.window > 0) {
     std::vector<uint32_t> slides;
     for (int64_t il = 0; il < s.layers; ++il) slides.push_back(s.kind_of(il) == 'W' ? 1 : 0);

@@ -50,6 +50,9 @@ struct Shape {
   }
 };
 
+// Ranks of RWKV 7's small products.
+inline constexpr int64_t kDecayRank = 96, kRateRank = 96, kValueRank = 64, kGateRank = 320;
+
 const std::vector<Shape>& shapes();
 
 // Tensors are in file order, matrices in F16.
@@ -64,6 +67,7 @@ gguf::Metadata synthetic_metadata(std::string_view spec); // of synthetic_model(
 
 // An EAGLE-3 head of the same types. Throws Error (usage) if the shape has none.
 std::shared_ptr<const std::vector<std::byte>> synthetic_eagle_head(std::string_view spec);
+std::shared_ptr<const std::vector<std::byte>> synthetic_dflash_head(std::string_view spec); // of every shape
 
 struct SyntheticSpec {
   const Shape* shape;

@@ -146,7 +146,7 @@ class TensorList {
       matrix(gate + "_b", {s.state, inner});
     }
     matrix("ssm_beta", {s.width, s.heads});
-    vector("ssm_a", s.heads);
+    tensors_.push_back({blk_ + "ssm_a", quant::Type::F32, {1, s.heads}}); // as llama.cpp requires
     vector("ssm_dt.bias", inner);
     vector("ssm_norm.weight", s.state);
     matrix("attn_output", {inner, s.width});
@@ -168,7 +168,6 @@ class TensorList {
   }
   void rwkv7(bool first) {
     const Shape& s = s_;
-    constexpr int64_t kDecayRank = 96, kValueRank = 64, kGateRank = 320;
     norm("attn_norm_2");
     tensors_.push_back({blk_ + "time_mix_lerp_fused.weight", quant::Type::F32, {s.width, 1, 1, 6}});
     for (const char* name : {"receptance", "key", "value", "output"})
@@ -179,8 +178,8 @@ class TensorList {
       matrix(name + "2", {rank, s.width});
     };
     low_rank("time_mix_w", kDecayRank, true);
-    low_rank("time_mix_a", kDecayRank, true);
-    low_rank("time_mix_v", first ? kDecayRank : kValueRank, true); // unused in the first layer
+    low_rank("time_mix_a", kRateRank, true);
+    low_rank("time_mix_v", first ? kRateRank : kValueRank, true); // unused in the first layer
     low_rank("time_mix_g", kGateRank, false);
     for (const char* name : {"k_k", "k_a", "r_k"}) vector(fmt::format("time_mix_{}.weight", name), s.width);
     norm("time_mix_ln");

@@ -218,12 +218,17 @@ void add_bench_command(CLI::App& app) {
   command
       ->add_option(
           "--spec", o->request.speculation,
-          "also measure generation with drafts that are accepted with probability P; mtp or eagle3: drafts made by the "
-          "draft heads of the file, of another file or of the guide, with the acceptance rate set by --accept")
-      ->type_name("synthetic:P|mtp|eagle3");
-  list("--accept", o->request.accepted, "with --spec mtp or eagle3: probability that a draft token is accepted", "P");
+          "also measure generation with drafts that are accepted with probability P; mtp, eagle3 or dflash: drafts "
+          "made by the draft heads of the file, of another file or of the guide, with the acceptance rate set by "
+          "--accept")
+      ->type_name("synthetic:P|mtp|eagle3|dflash");
+  list("--accept", o->request.accepted, "with --spec mtp, eagle3 or dflash: probability that a draft token is accepted",
+       "P");
+  add_batch_invariant_option(*command, o->request.batch_invariant);
   add_adapter_options(*command, o->request.adapters);
-  command->add_option("--draft-model", o->request.draft_model, "with --spec eagle3: the file of the draft head (-md)")
+  command
+      ->add_option("--draft-model", o->request.draft_model,
+                   "with --spec eagle3 or dflash: the file of the draft head (-md)")
       ->type_name(kModelType);
   list("-b,--batch-size", o->request.batches, "maximum number of prompt tokens submitted to the engine at once");
   list(

@@ -64,6 +64,7 @@ void add_chat_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("chat", "chat with a model in the terminal");
   add_model_options(*command, options->model, true);
   add_speculation_options(*command, options->model);
+  add_batch_invariant_option(*command, options->model.batch_invariant);
   add_media_options(*command, options->request.media, options->model.mmproj);
   command->add_option("--system-prompt", options->request.system, "system prompt (-sys)")->type_name("TEXT");
   command->add_option("-p,--prompt", options->first, "a first message, sent immediately")->type_name("TEXT");

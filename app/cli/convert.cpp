@@ -48,7 +48,7 @@ void add_convert_command(CLI::App& app) {
   auto options = std::make_shared<ConvertCommand>();
   CLI::App* command = app.add_subcommand("convert", "convert a Hugging Face checkpoint to GGUF, with its image and "
                                                     "audio encoders in a second file, or convert a PEFT LoRA adapter "
-                                                    "or an EAGLE-3 draft head");
+                                                    "or an EAGLE-3 or DFlash draft head");
   command->add_option("folder", options->request.input, "folder with config.json, *.safetensors and the tokenizer")
       ->type_name("DIR")
       ->required();
@@ -63,9 +63,9 @@ void add_convert_command(CLI::App& app) {
       ->type_name("FILE.gguf");
   command
       ->add_option("--base", options->request.base,
-                   "for an adapter (adapter_config.json, adapter_model.safetensors) or an EAGLE-3 draft head: the base "
-                   "checkpoint, whose config.json is read, or for a head its GGUF file (default: the one that the "
-                   "adapter names)")
+                   "for an adapter (adapter_config.json, adapter_model.safetensors) or an EAGLE-3 or DFlash draft "
+                   "head: the base checkpoint, whose config.json is read, or for a head its GGUF file (default: the "
+                   "one that the adapter names)")
       ->type_name("DIR|MODEL.gguf");
   command->add_flag("--text-only", options->request.text_only, "do not convert the encoders");
   command->add_option("--type", options->request.type, "type for unquantized matrices (default: keep theirs)")

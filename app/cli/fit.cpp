@@ -225,7 +225,7 @@ void add_fit_command(CLI::App& app) {
       ->check(CLI::IsMember({"auto", "off", "mtp", "ngram"}))
       ->capture_default_str()
       ->type_name("METHOD");
-  command->add_option("--draft-model", options->model.draft_model, "an EAGLE-3 head to include (-md)")
+  command->add_option("--draft-model", options->model.draft_model, "an EAGLE-3 or DFlash head to include (-md)")
       ->type_name(kModelType);
   command
       ->add_option("--mmproj", options->mmproj,

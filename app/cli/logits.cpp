@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "engine/adapters/adapters.h"
+#include "engine/loading/fit.h"
 #include "engine/loading/loaded_model.h"
 #include "engine/options.h"
 #include "engine/pictures/open_pictures.h"
@@ -55,6 +56,8 @@ struct LogitsCommand {
     drafting.speculation = model.draft_model.empty() ? "mtp" : "draft";
     engine::LoadedModel loaded = engine::open_generating(drafting, load_on_terminal());
     if (loaded.heads.empty()) throw_error("--draft-model {}: not a draft head", model.draft_model);
+    if (engine::guesses_blocks(loaded.heads[0]))
+      throw_error("--draft-model {}: a DFlash head has logits of whole blocks, not of each token", model.draft_model);
     return loaded;
   }
 

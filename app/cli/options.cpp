@@ -137,13 +137,20 @@ void add_speculation_options(CLI::App& command, api::ModelOptions& o) {
       ->type_name("METHOD");
   command
       .add_option("--draft-model", o.draft_model,
-                  "draft model: a smaller model with the same vocabulary, or an EAGLE-3 head (-md)")
+                  "draft model: a smaller model with the same vocabulary, or an EAGLE-3 or DFlash head (-md)")
       ->type_name(kModelType);
   command
       .add_option("--draft-tokens", o.draft_tokens,
                   "maximum draft tokens per step (default: chosen by measured acceptance)")
       ->check(CLI::Range(int64_t{1}, engine::kMaxGuesses))
       ->type_name("N");
+}
+
+void add_batch_invariant_option(CLI::App& command, bool& batch_invariant) {
+  const OptionGroup group(command, kAdvancedGroup);
+  command.add_flag("--batch-invariant", batch_invariant,
+                   "on a GPU, compute each token to the bit as if alone, so that a seed's text does not depend on "
+                   "drafts, other requests and cached prefixes; slower, above all for prompts (the CPU always does)");
 }
 
 void add_media_options(CLI::App& command, std::vector<std::string>& files, std::string& mmproj, bool sounds) {

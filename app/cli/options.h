@@ -24,6 +24,7 @@ struct RoomOptions {
 };
 void add_gpu_room_options(CLI::App& command, const RoomOptions& options);
 void add_speculation_options(CLI::App& command, api::ModelOptions& options);
+void add_batch_invariant_option(CLI::App& command, bool& batch_invariant);
 void add_media_options(CLI::App& command, std::vector<std::string>& files, std::string& mmproj, bool sounds = true);
 void add_mcp_options(CLI::App& command, McpOptions& options);
 void add_prefix_cache_option(CLI::App& command, api::PrefixOptions& options);

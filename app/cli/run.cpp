@@ -171,6 +171,7 @@ void add_run_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("run", "print one answer to stdout");
   add_model_options(*command, options->model, true, false);
   add_speculation_options(*command, options->model);
+  add_batch_invariant_option(*command, options->model.batch_invariant);
   add_media_options(*command, options->request.media, options->model.mmproj);
   options->prompt.add_to(*command, "your message; piped input is appended to it");
   options->prompt.add_words(*command);

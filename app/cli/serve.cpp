@@ -345,6 +345,7 @@ CLI::App* add_options(CLI::App& app, ServeCommand& options) {
                    "let clients save a stream's cache to this folder and restore it with POST /slots/N")
       ->type_name("FOLDER");
   add_speculation_options(*command, options.setup.model);
+  add_batch_invariant_option(*command, options.setup.model.batch_invariant);
   add_template_options(*command, options.setup.chat_template);
   add_sampling_options(*command, options.setup.sampling);
   return command;

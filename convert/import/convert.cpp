@@ -2,6 +2,7 @@
 #include "convert/import/config/config.h"
 #include "convert/import/config/generation.h"
 #include "convert/import/config/names.h"
+#include "convert/import/dflash.h"
 #include "convert/import/eagle.h"
 #include "convert/import/encoders/fields.h"
 #include "convert/import/encoders/plan.h"
@@ -13,6 +14,7 @@
 #include "core/strings/printable.h"
 #include "gguf/safetensors.h"
 #include "gguf/writer.h"
+#include "models/dflash.h"
 #include "models/eagle.h"
 #include "models/model.h"
 #include "models/recipes.h"
@@ -84,12 +86,13 @@ void check_model(const gguf::Metadata& metadata, const Plan& plan, const Config&
     return output.parts.empty() && output.info.name.starts_with("rope_f");
   };
   const auto is_constant = [](const Output& output) { return output.info.name == "d2t"; };
-  if (config.is_eagle()) {
+  if (config.is_draft_head()) {
     const StandIn model = stand_in_for_target(config, metadata);
     const auto none = [](const Output&) { return false; };
     with_shapes(metadata, plan.shapes, plan.outputs, is_constant, folder, [&](const gguf::File& head) {
-      with_shapes(model.metadata, model.shapes, {}, none, folder,
-                  [&](const gguf::File& target) { models::build_eagle_head(head, target); });
+      with_shapes(model.metadata, model.shapes, {}, none, folder, [&](const gguf::File& target) {
+        (config.is_dflash() ? models::build_dflash_head(head, target) : models::build_eagle_head(head, target));
+      });
     });
     return;
   }
@@ -161,8 +164,8 @@ class Conversion {
         text_(begin_metadata("model", request.input)), tensors_(gguf::Safetensors::open(request.input)),
         config_(read_config(files_, text_, &tensors_)) {
     text_.set("general.architecture", config_.architecture->name);
-    if (!request.base.empty() && !config_.is_eagle())
-      throw Error("--base: goes with the folder of a PEFT adapter or of an EAGLE-3 head", Error::kUsage);
+    if (!request.base.empty() && !config_.is_draft_head())
+      throw Error("--base: goes with the folder of a PEFT adapter or of a draft head", Error::kUsage);
   }
 
   ConvertReport run(const ConvertProgress& progress) {
@@ -183,7 +186,8 @@ class Conversion {
     if (!plan.method().empty()) file.metadata.set("ridge.quant.source", plan.method());
     if (!plan.planar_scheme.empty()) file.metadata.set("ridge.quant.scheme", plan.planar_scheme);
     read_sampling(files_, file.metadata, config_.notes);
-    for (const auto& [key, value] : tokenizer().entries()) file.metadata.set(key, value);
+    for (const auto& [key, value] : tokenizer().entries())
+      if (!config_.is_dflash() || !file.metadata.find(key)) file.metadata.set(key, value); // its mask is its own
     return file;
   }
 
@@ -194,6 +198,7 @@ class Conversion {
       for (const auto& [key, values] : plan->numbers) text_.set(key, values);
       for (const auto& [key, values] : plan->lists) text_.set(key, values);
       if (config_.is_eagle()) read_eagle_target(config_, tensors_, request_.base, text_);
+      if (config_.is_dflash()) read_dflash_target(config_, text_);
       check_model(text_, *plan, config_, request_.input);
       return plan;
     } catch (const Error& error) {
@@ -258,10 +263,10 @@ class Conversion {
   const gguf::Metadata& tokenizer() {
     if (tokenizer_) return *tokenizer_;
     JsonFiles base(request_.base); // a head's folder has no tokenizer, and it needs none
-    const bool of_base = config_.is_eagle() && std::filesystem::is_directory(request_.base);
+    const bool of_base = config_.is_draft_head() && std::filesystem::is_directory(request_.base);
     std::vector<std::string> unneeded;
     read_tokenizer(of_base ? base : files_, config_.vocab, tokenizer_.emplace(),
-                   config_.is_eagle() ? unneeded : config_.notes);
+                   config_.is_draft_head() ? unneeded : config_.notes);
     return *tokenizer_;
   }
 

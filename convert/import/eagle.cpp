@@ -92,7 +92,8 @@ Output draft_vocabulary(const gguf::SafeTensor& tensor, const std::string& path,
 }
 
 StandIn stand_in_for_target(const Config& config, const gguf::Metadata& head) {
-  const int64_t width = *head.find("eagle3.target_hidden_size")->view().as_int();
+  const gguf::OwnedValue* own = head.find("eagle3.target_hidden_size");
+  const int64_t width = own ? *own->view().as_int() : config.width;
   StandIn model;
   model.metadata.set("general.architecture", "llama");
   model.metadata.set("llama.block_count", uint32_t{1});

@@ -17,7 +17,7 @@ void read_eagle_target(const Config& config, const gguf::Safetensors& tensors, c
 // The model's token of each of the head's (d2t), stored as differences. Throws Error beyond the model's vocabulary.
 Output draft_vocabulary(const gguf::SafeTensor& tensor, const std::string& path, int64_t vocab);
 
-// A model as wide as the head's, without layers, to check the head's Program with.
+// A model as wide as the head's, without layers, to check a draft head's Program with.
 struct StandIn {
   gguf::Metadata metadata;
   std::vector<gguf::TensorInfo> shapes;

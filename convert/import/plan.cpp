@@ -61,7 +61,7 @@ void Plan::run() {
   for (int64_t head = 0; head < config_.drafts; ++head) add_draft(head);
   read_numbers();
   add_output_matrix();
-  if (config_.is_eagle()) add_draft_vocabulary();
+  if (config_.is_draft_head()) add_draft_vocabulary();
   check_all_used();
 }
 

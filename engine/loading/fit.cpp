@@ -10,6 +10,7 @@
 #include "kernels/cpu/executor/executor.h"
 #include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/plan/memory_plan.h"
+#include "models/dflash.h"
 
 #include <fmt/format.h>
 
@@ -256,14 +257,20 @@ Room free_room(int gpu, double limit) {
   return room;
 }
 
+bool guesses_blocks(const LoadedHead& head) { return head.file && models::is_dflash_head(*head.file); }
+
 core::ExecutorConfig head_config(core::ExecutorConfig config) {
   config.max_outputs = 1;
   config.rewind_tokens = config.context; // a draft head rolls back freely
+  config.batch_invariant = false;        // guesses change no text
   return config;
 }
 
 core::ExecutorConfig config_beside(const LoadedHead& head, const core::ExecutorConfig& config) {
-  return core::sees_ahead(head.program) ? core::encoder_config(config) : head_config(config);
+  if (core::sees_ahead(head.program)) return core::encoder_config(config);
+  core::ExecutorConfig own = head_config(config);
+  if (guesses_blocks(head)) own.max_outputs = config.max_outputs;
+  return own;
 }
 
 HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model, const core::ExecutorConfig& config,

@@ -119,6 +119,7 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
 
 HeadsFit fit_heads(std::span<const LoadedHead> heads, const core::Program& model, const core::ExecutorConfig& config,
                    const Room& room, const Placement& placement = {});
+bool guesses_blocks(const LoadedHead& head); // a DFlash head
 // `config` is the model's. config_beside() also serves encoders.
 core::ExecutorConfig head_config(core::ExecutorConfig config);
 core::ExecutorConfig config_beside(const LoadedHead& head, const core::ExecutorConfig& config);

@@ -226,7 +226,7 @@ Placement start_heads(LoadedModel& model, const core::ExecutorConfig& config, co
                       Placement placement, const LoadSteps& steps) {
   for (LoadedHead& head : model.heads) {
     const double free_before = on_gpu ? kernels::cuda::device_info(placement.first_gpu()).free_bytes : 0;
-    head.executor = start_head(head.program, head_config(config), device, on_gpu, placement, steps);
+    head.executor = start_head(head.program, config_beside(head, config), device, on_gpu, placement, steps);
     if (on_gpu) placement.gpu_memory = memory_left(placement, free_before);
   }
   return placement;

@@ -11,9 +11,9 @@ constexpr int64_t kMaxBytesAhead = int64_t{1} << 30;
 // Everything that rows depend on besides tokens. Long contexts may use other rope frequencies.
 std::string key_of(const core::Executor& executor, const core::Program& program, const std::string& model) {
   const core::ExecutorConfig& config = executor.config();
-  std::string key =
-      fmt::format("{}\n{}\nk {} v {} exact {} wide {}\n", model, executor.block_layout(),
-                  static_cast<int>(config.k_type), static_cast<int>(config.v_type), config.exact, config.wide);
+  std::string key = fmt::format("{}\n{}\nk {} v {} exact {} wide {}{}\n", model, executor.block_layout(),
+                                static_cast<int>(config.k_type), static_cast<int>(config.v_type), config.exact,
+                                config.wide, config.batch_invariant ? " batch-invariant" : "");
   for (const core::RopeTable& table : program.rope_tables)
     key += &table.frequencies(config.context) == &table.inverse_frequency ? "short " : "long ";
   return key;
@@ -28,10 +28,9 @@ std::unique_ptr<PrefixCache> PrefixCache::make(core::Executor& executor, const c
 }
 
 PrefixCache::PrefixCache(core::Executor& executor, const core::Program& program, const PrefixSettings& settings)
-    : executor_(executor),
-      warn_(settings.warn ? settings.warn : [](const std::string&) {}), shape_{core::block_positions(program),
-                                                                               executor.block_bytes(),
-                                                                               executor.saved_floats()},
+    : executor_(executor), warn_(settings.warn ? settings.warn : [](const std::string&) {}),
+      keeps_answers_(settings.keeps_answers), shape_{core::block_positions(program), executor.block_bytes(),
+                                                     executor.saved_floats()},
       store_(shape_, settings.bytes, [&executor] { return executor.make_block(); }) {
   if (settings.folder.empty()) return;
   files_.emplace(settings.folder, settings.folder_bytes, key_of(executor, program, settings.model), shape_,

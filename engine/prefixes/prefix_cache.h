@@ -20,7 +20,8 @@ struct PrefixSettings {
   int64_t bytes = 0;  // 0: no store
   std::string folder; // empty: no files
   int64_t folder_bytes = 0;
-  std::string model;                                      // model_key
+  std::string model;          // model_key
+  bool keeps_answers = false; // save rows when an answer ends, since streams' rows can be lost with another process
   std::function<void(const std::string& line)> warn = {}; // from any thread
 };
 
@@ -42,8 +43,10 @@ class PrefixCache {
   // The stream must hold at least one token. Null if there is no room.
   std::optional<PrefixStore::Hold> hold(StreamCache& stream);
   void load(StreamCache& stream, std::span<const int32_t> tokens) { stream.load(tokens, store_.find(tokens)); }
+  bool keeps_answers() const { return keeps_answers_; }
   bool has_files() const { return files_.has_value(); }
   void write_all(); // blocks until files are written
+  void miss(const char* why) const { warn_(fmt::format("the prefix cache lacks what the streams had last: {}", why)); }
   void give_up(const char* why) const { warn_(fmt::format("the prefix cache is now off: {}", why)); }
   int64_t bytes() const { return store_.bytes(); }
   void describe(api::Sequences& all) const { store_.describe(all); }
@@ -53,6 +56,7 @@ class PrefixCache {
 
   core::Executor& executor_;
   const std::function<void(const std::string&)> warn_;
+  const bool keeps_answers_;
   const PrefixStore::Shape shape_;
   PrefixStore store_;
   std::optional<PrefixFiles> files_;

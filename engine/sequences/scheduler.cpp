@@ -150,6 +150,7 @@ void Scheduler::work() {
 
 // Returns whether a sequence runs.
 bool Scheduler::publish_progress() {
+  prefixes_.keep_answers();
   prefixes_.preallocate();
   for (const Stream& stream : streams_) ledger_.set_position(stream.number, stream.sequence ? stream.cache.size() : -1);
   const bool busy = std::ranges::any_of(streams_, [](const Stream& s) { return s.sequence != nullptr; });
@@ -267,6 +268,7 @@ void Scheduler::start(const Start& next) {
 void Scheduler::end(Stream& stream, StopReason stop, std::exception_ptr error) {
   steps_.break_chain();
   ledger_.set_position(stream.number, -1);
+  stream.answered = !error;
   finish(std::exchange(stream.sequence, nullptr), stop, std::move(error));
 }
 

@@ -1,6 +1,7 @@
 #include "engine/sequences/shared_prefixes.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ridge::engine {
 namespace {
@@ -38,6 +39,7 @@ SharedPrefixes::Loaded SharedPrefixes::load(Stream& stream) {
 void SharedPrefixes::give_up(const char* why) {
   cache_->give_up(why);
   held_.clear();
+  write_all();
   cache_.reset();
   on_ = false;
 }
@@ -122,10 +124,28 @@ void SharedPrefixes::preallocate() {
   }
 }
 
+void SharedPrefixes::keep_answers() {
+  if (!cache_ || !cache_->keeps_answers()) return;
+  try {
+    for (Stream& stream : streams_)
+      if (std::exchange(stream.answered, false)) cache_->keep(stream.cache);
+  } catch (const std::exception& error) {
+    cache_->miss(error.what());
+  }
+}
+
 void SharedPrefixes::keep_all() {
   if (!cache_ || !cache_->has_files()) return;
   try {
     for (Stream& stream : streams_) cache_->keep(stream.cache);
+  } catch (const std::exception& error) {
+    cache_->miss(error.what());
+  }
+  write_all();
+}
+
+void SharedPrefixes::write_all() {
+  try {
     cache_->write_all();
   } catch (const std::exception& error) {
     cache_->give_up(error.what());

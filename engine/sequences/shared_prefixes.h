@@ -1,5 +1,6 @@
 // Evaluates shared prefixes once: a stream copies the prefix from another one, waits while another one reads it, or
-// loads it from the prefix cache. If copying to that or memory for it fails, it is given up, and answers continue without.
+// loads it from the prefix cache. If copying to that or memory for it fails, it is given up, and answers continue
+// without.
 #pragma once
 
 #include "engine/prefixes/prefix_cache.h"
@@ -45,6 +46,8 @@ class SharedPrefixes {
   Shared share(Stream& stream);
 
   void preallocate();
+  // Keeps ended sequences' rows where they can be lost with another process.
+  void keep_answers();
   void keep_all(); // blocks until files are written
 
  private:
@@ -52,6 +55,7 @@ class SharedPrefixes {
   void restore(Stream& stream);
   void keep_lost(Stream& stream, std::span<const int32_t> text);
   void give_up(const char* why);
+  void write_all();
 
   Streams& streams_;
   std::unique_ptr<PrefixCache> cache_;

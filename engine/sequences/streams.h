@@ -17,6 +17,7 @@ struct Stream {
   uint64_t last_used = 0;
   uint64_t started = 0; // the step before its sequence's first one
   Turn turn = {};
+  bool answered = false; // since SharedPrefixes::keep_answers()
 };
 using Streams = std::vector<Stream>;
 

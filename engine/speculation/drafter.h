@@ -31,6 +31,8 @@ class Drafter {
   virtual int64_t resume(std::span<const int32_t> prompt) { return std::ssize(prompt); }
   // `rows` belong to the last ones of `tokens`. Rows may come again after a state went back.
   virtual void evaluated(std::span<const int32_t> /*tokens*/, std::span<const float> /*rows*/) {}
+  // The most guesses of a draft that takes about the same time whatever its length; 0: each guess takes its own.
+  virtual int64_t most_at_once() const { return 0; }
 };
 
 } // namespace ridge::engine

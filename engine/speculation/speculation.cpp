@@ -5,10 +5,13 @@
 #include "core/error.h"
 #include "engine/adapters/adapters.h"
 #include "engine/diffusion/canvas.h"
+#include "engine/loading/fit.h"
 #include "engine/options.h"
+#include "engine/speculation/block_drafter.h"
 #include "engine/speculation/head_drafter.h"
 #include "engine/speculation/model_drafter.h"
 #include "engine/speculation/ngram_drafter.h"
+#include "models/dflash.h"
 #include "models/eagle.h"
 #include "models/guide.h"
 
@@ -76,6 +79,16 @@ LoadedHead eagle_head(std::shared_ptr<const gguf::File> head, const gguf::File& 
   return {std::move(program), nullptr, std::move(head), 1};
 }
 
+LoadedHead dflash_head(std::shared_ptr<const gguf::File> head, const gguf::File& model) {
+  core::Program program = models::build_dflash_head(*head, model);
+  return {std::move(program), nullptr, std::move(head)};
+}
+
+std::unique_ptr<Drafter> make_head_drafter(const LoadedModel& model) {
+  if (guesses_blocks(model.heads[0])) return std::make_unique<BlockDrafter>(model);
+  return std::make_unique<HeadDrafter>(model);
+}
+
 namespace {
 
 // Byte-pair vocabularies are roughly ordered by frequency: the first 65,536 tokens of Qwen's and Llama's cover 98 to
@@ -91,7 +104,10 @@ std::vector<LoadedHead> named_head(const gguf::File& file, const api::ModelOptio
   if (options.speculation != "auto" && options.speculation != "draft") return {};
   auto head = std::make_shared<const gguf::File>(gguf::File::open(options.draft_model));
   std::vector<LoadedHead> heads;
-  if (models::is_eagle_head(*head)) heads.push_back(eagle_head(std::move(head), file, pictures_of(options)));
+  if (models::is_eagle_head(*head))
+    heads.push_back(eagle_head(std::move(head), file, pictures_of(options)));
+  else if (models::is_dflash_head(*head))
+    heads.push_back(dflash_head(std::move(head), file));
   return heads;
 }
 
@@ -164,7 +180,7 @@ std::unique_ptr<Speculator> make_speculator(const api::ModelOptions& options, co
   if (options.speculation == "off") return nullptr;
   std::unique_ptr<Drafter> drafter;
   if (!model.heads.empty())
-    drafter = std::make_unique<HeadDrafter>(model);
+    drafter = make_head_drafter(model);
   else if (options.draft_model.empty())
     drafter = std::make_unique<NgramDrafter>();
   else

@@ -21,6 +21,8 @@ enum class Pictures : bool { no, yes };
 // Throws Error if the head belongs to another model.
 LoadedHead eagle_head(std::shared_ptr<const gguf::File> head, const gguf::File& model,
                       Pictures pictures = Pictures::no);
+LoadedHead dflash_head(std::shared_ptr<const gguf::File> head, const gguf::File& model);
+std::unique_ptr<Drafter> make_head_drafter(const LoadedModel& model); // which has heads and must outlive it
 // Throws Error if vocabularies differ.
 LoadedModel open_with_heads(gguf::File file, std::vector<LoadedHead> heads, Pictures pictures = Pictures::no);
 

@@ -44,6 +44,7 @@ double Speculator::seconds_of(int64_t tokens) const {
 int64_t Speculator::draft_length(std::span<const int32_t> tokens, int64_t known, int64_t most) {
   length_ = 0;
   most = std::min(most, kMaxGuesses);
+  if (const int64_t at_once = drafter_->most_at_once(); at_once > 0) most = std::min(most, at_once);
   kind_ = most > 0 ? drafter_->prepare_draft(tokens) : -1;
   return kind_ < 0 ? 0 : best_length(known, most, draft_seconds_);
 }
@@ -63,8 +64,7 @@ int64_t Speculator::best_length(int64_t known, int64_t most, double draft_second
   for (int64_t guesses = 1; guesses <= most; ++guesses) {
     likely = record.likely(guesses - 1, likely);
     expected += all_right *= likely;
-    const double seconds =
-        seconds_of(std::min(known + guesses, kTimed - 1)) + static_cast<double>(guesses) * draft_seconds;
+    const double seconds = seconds_of(std::min(known + guesses, kTimed - 1)) + parts_of(guesses) * draft_seconds;
     if (const double speed = expected / seconds; speed > best) best = speed, length_ = guesses;
   }
   if (length_ == 0 && ++record.declined >= record.patience) {
@@ -82,7 +82,7 @@ int64_t Speculator::best_length(int64_t known, int64_t most, double draft_second
 std::vector<int32_t> Speculator::draft() {
   const double start = clock_();
   std::vector<int32_t> guesses = drafter_->draft(length_);
-  const double each = (clock_() - start) / static_cast<double>(length_);
+  const double each = (clock_() - start) / parts_of(length_);
   draft_seconds_ = draft_seconds_ == 0 ? each : (1 - kNewest) * draft_seconds_ + kNewest * each;
   return guesses;
 }

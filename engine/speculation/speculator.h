@@ -61,6 +61,8 @@ class Speculator {
   static constexpr int kForced = kDraftKinds; // a further kind
   int64_t best_length(int64_t known, int64_t most, double draft_seconds);
   double seconds_of(int64_t tokens) const;
+  // How often a draft takes draft_seconds_.
+  double parts_of(int64_t guesses) const { return drafter_->most_at_once() > 0 ? 1 : static_cast<double>(guesses); }
 
   std::unique_ptr<Drafter> drafter_;
   const int64_t fixed_length_;
@@ -70,7 +72,7 @@ class Speculator {
   std::array<double, kTimed> seconds_{}; // by tokens; 0: unknown
   std::array<bool, kTimed> warm_{};      // ran before: first runs include setup
   bool guessed_ = false;
-  double draft_seconds_ = 0;
+  double draft_seconds_ = 0; // of each guess, or of all at once
   int kind_ = -1;
   int64_t length_ = 0;
   int64_t chances_ = 0;

@@ -37,8 +37,8 @@ enum class NormKind : uint8_t { rms, biased_rms, layer };
 
 class Builder {
  public:
-  // `file` must outlive the Program. With `draft_head`, builds that head's Program. `partner`: for an EAGLE-3 head the
-  // model's file; for a model that keeps rows for such a head, the head's file.
+  // `file` must outlive the Program. With `draft_head`, builds that head's Program. `partner`: for a head in its own
+  // file the model's; for a model that keeps rows for such a head, the head's file.
   explicit Builder(const gguf::File& file, Ending ending = Ending::logits, std::optional<int64_t> draft_head = {},
                    const gguf::File* partner = nullptr);
 
@@ -109,8 +109,9 @@ class Builder {
   void build(const Model& model);
   void transformer(const AttentionSpec& spec, const Block& ffn);
 
-  // An EAGLE-3 draft head in its own file.
+  // Draft heads in their own files.
   void eagle_head(const AttentionSpec& attention);
+  void dflash_head();
 
   // Following ops belong to layer `il`. Returns the prefix of its tensors: "blk.3.".
   std::string begin_layer(int64_t il);
@@ -173,12 +174,13 @@ class Builder {
   void output_matrix(core::ValueId x, bool bias);
   // `gathers`: only tokens with wanted logits go through the feed-forward part.
   core::ValueId layer(const Model& model, core::ValueId x, int64_t il, bool gathers);
-  // What an EAGLE-3 head takes from its model: inputs of some layers, combined by a matrix.
+  // What a head in its own file takes from its model: inputs of some layers, combined by a matrix.
   struct TakenRows {
     std::vector<int64_t> layers;
     int64_t width = 0;
     core::Weight matrix;
     std::optional<core::Weight> norm;
+    bool norms_result = false; // of the matrix, else its input
     float epsilon = 0;
     int64_t last_layer() const { return std::ranges::max(layers); }
   };
@@ -186,8 +188,9 @@ class Builder {
   void take_row(core::ValueId x, int64_t il);
   core::Weight lend(const std::string& name, int64_t cols, int64_t rows);
   int64_t vocabulary() const;
-  void eagle_logits(core::ValueId normed);
-  std::vector<int64_t> draft_vocabulary() const; // the model's tokens in an EAGLE-3 head's reduced vocabulary
+  core::WeightId draft_table(); // the head's token embeddings, or the model's
+  void draft_logits(core::ValueId normed);
+  std::vector<int64_t> draft_vocabulary() const; // the model's tokens in a head's reduced vocabulary
   int64_t draft_layer() const { return hparams_.layers() + *draft_head_; }
   std::string draft_name(std::string_view tensor) const {
     return fmt::format("blk.{}.nextn.{}", draft_layer(), tensor);

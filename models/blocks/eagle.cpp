@@ -5,6 +5,7 @@
 // row, without the matrix.
 // The head's vocabulary may be a subset (`d2t`); other tokens get kNever. Head and model may share the token table and
 // the output matrix.
+#include "models/eagle.h"
 #include "core/error.h"
 #include "models/blocks/blocks.h"
 
@@ -37,15 +38,20 @@ int64_t Builder::vocabulary() const {
 }
 
 Builder::TakenRows Builder::taken_rows() {
-  constexpr std::string_view kLayers = "target_layers";
+  constexpr std::string_view kLayers = "target_layers", kWidth = "target_hidden_size";
+  const bool eagle = is_eagle_head(file_);
   TakenRows taken{.layers = hparams_.all_ints(kLayers),
-                  .width = hparams_.positive_int("target_hidden_size", kMaxWidth)};
-  if (taken.layers.size() != 3 || std::ranges::min(taken.layers) < 0)
-    throw_error("{}: {}: expected three layer numbers", file_.path(), hparams_.key(kLayers));
+                  .width = eagle ? hparams_.positive_int(kWidth, kMaxWidth) : hparams_.width(),
+                  .norms_result = !eagle};
+  const size_t count = taken.layers.size();
+  if (eagle ? count != 3 : count < 1 || count > kMaxLayers)
+    throw_error("{}: {}: expected {} layer numbers", file_.path(), hparams_.key(kLayers), eagle ? "three" : "some");
+  if (std::ranges::min(taken.layers) < 0)
+    throw_error("{}: {}: expected layer numbers from 0 on", file_.path(), hparams_.key(kLayers));
   const int64_t width = std::ssize(taken.layers) * taken.width;
   taken.matrix = lend("fc.weight", width, hparams_.width());
-  if (hparams_.get_bool("norm_before_fc", false)) {
-    taken.norm = lend("enc.output_norm.weight", width, 1);
+  if (!eagle || hparams_.get_bool("norm_before_fc", false)) {
+    taken.norm = lend("enc.output_norm.weight", eagle ? width : hparams_.width(), 1);
     require_f32(*taken.norm);
   }
   taken.epsilon = hparams_.norm_epsilon();
@@ -70,10 +76,13 @@ void Builder::take_row(ValueId x, int64_t il) {
   for (size_t i = 1; i < taken_values_.size(); ++i)
     rows = emit(OpKind::concat, fmt::format("draft rows {}", i), {rows, taken_values_[i]},
                 width_of(rows) + width_of(taken_values_[i]));
-  if (taken_->norm)
-    rows = emit(OpKind::rms_norm, "draft norm", {rows}, width_of(rows), {add_weight(*taken_->norm)},
-                core::NormParams{taken_->epsilon, width_of(rows)});
-  program_.hidden = emit(OpKind::linear, "draft fc", {rows}, taken_->matrix.rows, {add_weight(taken_->matrix)});
+  const auto normed = [&](ValueId x) {
+    return emit(OpKind::rms_norm, "draft norm", {x}, width_of(x), {add_weight(*taken_->norm)},
+                core::NormParams{taken_->epsilon, width_of(x)});
+  };
+  if (taken_->norm && !taken_->norms_result) rows = normed(rows);
+  rows = emit(OpKind::linear, "draft fc", {rows}, taken_->matrix.rows, {add_weight(taken_->matrix)});
+  program_.hidden = taken_->norms_result ? normed(rows) : rows;
 }
 
 std::vector<int64_t> Builder::draft_vocabulary() const {
@@ -92,7 +101,7 @@ std::vector<int64_t> Builder::draft_vocabulary() const {
 }
 
 // Logits of all of the model's tokens; those not in d2t get kNever.
-void Builder::eagle_logits(ValueId normed) {
+void Builder::draft_logits(ValueId normed) {
   const int64_t width = width_of(normed);
   const std::vector<int64_t> words = draft_vocabulary();
   skip("d2t");
@@ -119,14 +128,11 @@ void Builder::eagle_logits(ValueId normed) {
       emit(OpKind::permute, "d2t", {all}, program_.vocab, {integers("d2t", order)}, core::PermuteParams{count + 1});
 }
 
-void Builder::eagle_head(const AttentionSpec& spec) {
+core::WeightId Builder::draft_table() {
   if (!partner_)
     throw_error("{}: this is a draft head; give it together with its model: -m MODEL --draft-model {}", file_.path(),
                 file_.path());
-  if (hparams_.blocks() != 1)
-    throw_error("{}: a draft head of {} layers is not supported yet", file_.path(), hparams_.blocks());
   const int64_t width = hparams_.width();
-  const TakenRows taken = taken_rows();
   Builder model(*partner_);
   program_.vocab = model.vocabulary();
   core::WeightId table = -1;
@@ -140,10 +146,18 @@ void Builder::eagle_head(const AttentionSpec& spec) {
     throw_error("{}: uses {} of {}, whose rows have {} elements instead of {}: it is a draft head for another model",
                 file_.path(), table < 0 ? "the token embeddings" : "the output matrix", partner_->path(),
                 model.hparams().width(), width);
-  if (table < 0)
-    table = add_weight(
-        model.lend(model.has("token_embd.weight") ? "token_embd.weight" : "output.weight", width, program_.vocab));
-  if (model.hparams().width() != width) { // rows of pictures do not fit
+  if (table >= 0) return table;
+  return add_weight(
+      model.lend(model.has("token_embd.weight") ? "token_embd.weight" : "output.weight", width, program_.vocab));
+}
+
+void Builder::eagle_head(const AttentionSpec& spec) {
+  const core::WeightId table = draft_table();
+  if (hparams_.blocks() != 1)
+    throw_error("{}: a draft head of {} layers is not supported yet", file_.path(), hparams_.blocks());
+  taken_rows();
+  const int64_t width = hparams_.width();
+  if (Hparams(*partner_).width() != width) { // rows of pictures do not fit
     program_.has_token_coordinates = false;
     program_.row_width = 0;
   }
@@ -158,7 +172,7 @@ void Builder::eagle_head(const AttentionSpec& spec) {
   x = add(x, blocks::ffn(*this, rms_norm(x, blk + "ffn_norm"), 0), blk + "ffn_add");
   layer_ = -1;
   program_.hidden = x;
-  eagle_logits(rms_norm(x, "output_norm"));
+  draft_logits(rms_norm(x, "output_norm"));
 }
 
 } // namespace ridge::models

@@ -69,7 +69,7 @@ constexpr TensorRule kKimi[] = {
     {"self_attn.g_a_proj", "ssm_g_a"},
     {"self_attn.g_b_proj", "ssm_g_b"},
     {"self_attn.b_proj", "ssm_beta"},
-    {"self_attn.A_log", "ssm_a", {.change = Change::negative_exp}},
+    {"self_attn.A_log", "ssm_a", {.change = Change::negative_exp, .as = As::column}},
     {"self_attn.dt_bias", "ssm_dt.bias"},
     {"self_attn.o_norm", "ssm_norm"},
     {"block_sparse_moe.gate_proj", "ffn_gate"},

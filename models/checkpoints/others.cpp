@@ -60,6 +60,9 @@ constexpr FieldRule kEagleFields[] = {{"norm_before_fc", Kind::flag, "norm_befor
                                       {"norm_before_residual", Kind::flag, "norm_before_residual", 0}};
 constexpr FixedField kEagleFixed[] = {{"num_hidden_layers", 1, 1}};
 
+constexpr TensorRule kDflash[] = {{"fc", "fc"}, {"hidden_norm", "enc.output_norm"}};
+constexpr FieldRule kDflashFields[] = {{"block_size", Kind::count, "block_size | dflash_config.block_size", 16}};
+
 constexpr TensorRule kBitNet[] = {
     {"self_attn.inner_attn_ln", "attn_sub_norm"},
     {"self_attn.attn_sub_norm", "attn_sub_norm"},
@@ -167,6 +170,8 @@ constinit const Checkpoint checkpoints::apertus = {
     .tensors = kApertus, .numbers = kApertusNumbers, .activation = "xielu"};
 constinit const Checkpoint checkpoints::eagle3 = {
     .tensors = kEagle, .fields = kEagleFields, .fixed = kEagleFixed, .own_head = true};
+constinit const Checkpoint checkpoints::dflash = {
+    .tensors = kDflash, .fields = kDflashFields, .layers = {.windows = true}, .own_head = true};
 constinit const Checkpoint checkpoints::bitnet = {.tensors = kBitNet};
 constinit const Checkpoint checkpoints::bitnet_b1_58 = {.tensors = kBitNet, .activation = "relu2"};
 constinit const Checkpoint checkpoints::olmo = {.tensors = kRotated, .fields = kOlmo};

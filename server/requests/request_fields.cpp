@@ -15,7 +15,7 @@ constexpr unsigned kOpenAi = of(Api::chat) | of(Api::completion) | of(Api::respo
 constexpr unsigned kNative = of(Api::native) | of(Api::infill);
 constexpr unsigned kTexts = kOpenAi | kNative | of(Api::messages) | of(Api::ollama) | of(Api::options);
 constexpr unsigned kAll = kTexts | of(Api::embeddings) | of(Api::rerank);
-constexpr const char* kOff = R"([false, 0, "", [], {}])"; // values without effect
+constexpr const char* kOff = R"([false, 0, "", [], {}, [""]])"; // values without effect
 
 struct Row {
   const char* names;

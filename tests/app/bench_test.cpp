@@ -2,8 +2,8 @@
 #include "app/gguf_check.h"
 #include "app/support.h"
 #include "support/adapters.h"
+#include "support/drafts/dflash_pair.h"
 #include "support/drafts/draft_model.h"
-#include "support/drafts/eagle_pair.h"
 #include "support/reference.h"
 
 #include <nlohmann/json.hpp>
@@ -131,6 +131,32 @@ TEST_CASE("bench measures an EAGLE-3 head in a file of its own") {
   CHECK(names(report) == std::vector<std::string>{"tg64 @ d40", "tg64 eagle3 1 @ d40"});
   CHECK(report["tests"][1]["draft_heads_guess"] == true);
   CHECK(report["tests"][1]["tokens_per_step"] > 1);
+}
+
+TEST_CASE("bench measures a DFlash head in a file of its own, and fit counts it") {
+  const auto write = [](const char* name, const std::vector<std::byte>& image) {
+    return folder().write(name, {reinterpret_cast<const char*>(image.data()), image.size()});
+  };
+  const ridge::tests::DflashPair pair;
+  const std::string model = write("bench-dflash-model.gguf", *pair.model_image()),
+                    head = write("bench-dflash.gguf", *pair.head_image());
+  const json report = bench({"-m", model, "--draft-model", head, "-t", "1", "-p", "0", "-n", "64", "-d", "40", "--spec",
+                             "dflash", "--accept", "1"});
+  CHECK(names(report) == std::vector<std::string>{"tg64 @ d40", "tg64 dflash 1 @ d40"});
+  CHECK(report["tests"][1]["draft_heads_guess"] == true);
+  CHECK(report["tests"][1]["tokens_per_step"] > 2); // several guesses in one pass
+  const auto refused_as = [](const std::vector<std::string>& command, const char* said) {
+    const Result result = run_ridge(command);
+    CHECK(result.status == 1);
+    CHECK(result.err.find(said) != std::string::npos);
+  };
+  refused_as({"bench", "-m", model, "--draft-model", head, "--spec", "eagle3", "--accept", "1"},
+             "not a head for --spec eagle3");
+  refused_as({"logits", "-m", model, "--draft-model", head, "--mtp", "--ids", "1", "--out", folder() / "x.npy"},
+             "logits of whole blocks");
+  const Result fit = run_ridge({"fit", "-m", model, "--draft-model", head, "--device", "cpu"});
+  CHECK(fit.status == 0);
+  CHECK(fit.out.find("draft heads") != std::string::npos);
 }
 
 TEST_CASE("bench takes several models and settings, as table, CSV and lines of JSON") {
@@ -307,6 +333,7 @@ TEST_CASE("bench, roofline and --save refuse what makes no sense") {
   refused({"bench", "-m", tiny_model(), "--spec", "mtp"}, 2, "--accept");
   refused({"bench", "-m", tiny_model(), "--accept", "0.5"}, 2, "--spec mtp");
   refused({"bench", "-m", tiny_model(), "--spec", "eagle3", "--accept", "1"}, 2, "--draft-model FILE");
+  refused({"bench", "--spec", "dflash", "--accept", "1"}, 2, "--draft-model FILE");
   refused({"bench", "-m", tiny_model(), "--spec", "eagle3", "--accept", "1", "--draft-model", tiny_model()}, 1,
           "not a draft head");
   refused({"bench", "--shape", "llama-1b:Q4_K", "--spec", "eagle3", "--accept", "1"}, 2, "has no EAGLE-3 head");

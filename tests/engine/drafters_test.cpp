@@ -31,6 +31,14 @@ class Stubborn final : public engine::Drafter {
   std::vector<int32_t> draft(int64_t most) override { return std::vector<int32_t>(most, 7); }
 };
 
+class AtOnce final : public engine::Drafter {
+ public:
+  void begin(std::span<const int32_t>) override {}
+  int prepare_draft(std::span<const int32_t>) override { return 0; }
+  std::vector<int32_t> draft(int64_t most) override { return std::vector<int32_t>(most, 7); }
+  int64_t most_at_once() const override { return 9; }
+};
+
 // Returns how many of `count` opportunities are used if `right` of `of` guesses are accepted and a step of n tokens
 // takes 1 + slope * (n - 1).
 int64_t tried(Speculator& speculator, int count, int right, int of, double slope) {
@@ -158,4 +166,28 @@ TEST_CASE("guesses are counted by their place") {
   CHECK(counts.made[2] == 1);
   CHECK(counts.all_made() == 5);
   CHECK(counts.all_right() == 3);
+}
+
+TEST_CASE("a drafter whose drafts take the same time whatever their length drafts many tokens after short drafts") {
+  double now = 0;
+  Speculator speculator(std::make_unique<AtOnce>(), 0, [&] { return now += 0.5; });
+  const std::vector<int32_t> tokens = {1};
+  std::mt19937 random(1);
+  for (const int64_t most : {1, 15}) {
+    int64_t longest = 0;
+    for (int i = 0; i < 100; ++i) {
+      const int64_t length = speculator.draft_length(tokens, 1, most);
+      longest = std::max(longest, length);
+      if (length == 0) {
+        speculator.record_step_time(1, 1);
+        continue;
+      }
+      const auto made = std::ssize(speculator.draft());
+      int64_t good = 0;
+      while (good < made && random() % 10 < 8) ++good;
+      speculator.record_step_time(1 + made, 1);
+      speculator.record_acceptance(made, good);
+    }
+    CHECK(longest == std::min(most, int64_t{9})); // further guesses cost nothing
+  }
 }

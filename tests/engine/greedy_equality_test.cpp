@@ -5,8 +5,8 @@
 #include "engine/speculation/model_drafter.h"
 #include "engine/speculation/ngram_drafter.h"
 #include "kernels/cpu/executor/executor.h"
+#include "support/drafts/dflash_pair.h"
 #include "support/drafts/draft_model.h"
-#include "support/drafts/eagle_pair.h"
 
 #include <cstdlib>
 #include <functional>
@@ -86,6 +86,12 @@ void check_drafters(const DraftModel& made) {
     const engine::LoadedModel eagle = tests::open_with_eagle(made.open(), pair.head(), make_cpu_executor, 1, kContext);
     check("eagle3", answers(
                         eagle, [&](size_t) { return std::make_unique<engine::HeadDrafter>(eagle); }, length));
+    tests::DflashPair block;
+    block.layers = {0, 1, 2};
+    const engine::LoadedModel dflash =
+        tests::open_with_dflash(made.open(), block.head(), make_cpu_executor, 1, kContext);
+    check("dflash", answers(
+                        dflash, [&](size_t) { return engine::make_head_drafter(dflash); }, length));
   }
 }
 

@@ -1,6 +1,7 @@
 // Reference implementation of draft heads.
 #pragma once
 
+#include "engine/loading/fit.h"
 #include "engine/sequences/session.h"
 #include "engine/speculation/head_drafter.h"
 #include "engine/speculation/speculation.h"
@@ -140,8 +141,10 @@ inline void start(engine::LoadedModel& model, const MakeExecutor& make, int64_t 
   core::ExecutorConfig config = heads_config(context);
   config.streams = streams;
   model.executor = make(model.program, config);
-  config.max_outputs = 1;
-  for (engine::LoadedHead& head : model.heads) head.executor = make(head.program, config);
+  for (engine::LoadedHead& head : model.heads) {
+    if (!engine::guesses_blocks(head)) config.max_outputs = 1;
+    head.executor = make(head.program, config);
+  }
 }
 
 inline engine::LoadedModel open_with_heads(gguf::File file, const MakeExecutor& make, int64_t streams = 1,
@@ -159,6 +162,15 @@ inline engine::LoadedModel open_with_eagle(gguf::File file, gguf::File head, con
   std::vector<engine::LoadedHead> heads;
   heads.push_back(engine::eagle_head(std::make_shared<const gguf::File>(std::move(head)), file, pictures));
   engine::LoadedModel model = engine::open_with_heads(std::move(file), std::move(heads), pictures);
+  start(model, make, streams, context);
+  return model;
+}
+
+inline engine::LoadedModel open_with_dflash(gguf::File file, gguf::File head, const MakeExecutor& make,
+                                            int64_t streams = 1, int64_t context = 160) {
+  std::vector<engine::LoadedHead> heads;
+  heads.push_back(engine::dflash_head(std::make_shared<const gguf::File>(std::move(head)), file));
+  engine::LoadedModel model = engine::open_with_heads(std::move(file), std::move(heads));
   start(model, make, streams, context);
   return model;
 }

@@ -1,4 +1,5 @@
 // Recommended sampling, template variables, step sizes.
+#include "engine/loading/fit.h"
 #include "engine/options.h"
 #include "engine/sampling_defaults.h"
 
@@ -162,6 +163,13 @@ TEST_CASE("a step of many sequences takes as many tokens as the options allow, a
   CHECK(step(4096, 0, 1) == 512);
   CHECK(engine::placement_of({.ubatch = 256}).long_batch == 0);
   CHECK(engine::placement_of({.batch = 1024}).long_batch == 1024);
+}
+
+TEST_CASE("an executor is batch-invariant where the options say so, a draft head's never") {
+  CHECK_FALSE(engine::executor_config({}, 4096).batch_invariant);
+  const core::ExecutorConfig config = engine::executor_config({.batch_invariant = true}, 4096);
+  CHECK(config.batch_invariant);
+  CHECK_FALSE(engine::head_config(config).batch_invariant);
 }
 
 TEST_CASE("several GPUs are not named where a single one is used") {

@@ -75,6 +75,7 @@ TEST_CASE("a synthetic model has the keys that llama.cpp does without a default 
   for (const Wanted& wanted : {Wanted{"gemma-4-12b:Q4_K_M", "gemma4.embedding_length_per_layer_input", 0},
                                {"glm-4.7-flash:Q4_K_M", "deepseek2.expert_shared_count", 1},
                                {"deepseek-v2-lite:Q4_K_M", "deepseek2.expert_shared_count", 2},
+                               {"rwkv7-2.9b:Q4_K_M", "rwkv7.attention.decay_lora_rank", 96},
                                {"llama-8b:F16", "general.file_type", 1},
                                {"llama-8b:Q6_K", "general.file_type", 18},
                                {"llama-8b:Q4_K_M", "general.file_type", 15}}) {
@@ -83,4 +84,11 @@ TEST_CASE("a synthetic model has the keys that llama.cpp does without a default 
     REQUIRE(metadata.find(wanted.key));
     CHECK(metadata.find(wanted.key)->view().as_int() == wanted.value);
   }
+}
+
+TEST_CASE("a synthetic model's decays of heads have the shape that llama.cpp requires") {
+  for (const models::Shape& shape : models::shapes())
+    for (const gguf::TensorInfo& tensor : models::tensors_of(shape))
+      if (shape.architecture == "kimi-linear" && tensor.name.ends_with(".ssm_a"))
+        CHECK(tensor.dims == std::vector<int64_t>{1, shape.heads});
 }

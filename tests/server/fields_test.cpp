@@ -165,6 +165,8 @@ TEST_CASE("fields that change an answer and are not done are refused, others are
   refused("/v1/chat/completions", "smoothing_factor", 0.8, 0.0);
   refused("/v1/chat/completions", "modalities", {"text", "audio"}, {"text"});
   refused("/v1/chat/completions", "skip_special_tokens", false, true);
+  // Editors read a conversation into the cache with a request whose answer they want nothing of.
+  refused("/v1/chat/completions", "response_fields", {"content", "timings"}, Json::array({""}));
   refused("/v1/completions", "use_beam_search", true, false);
   refused("/v1/responses", "background", true, false);
   Json body = {{"prompt", "Hi"}, {"options", {{"tfs_z", 0.5}}}, {"stream", false}};

@@ -39,6 +39,8 @@ struct Config {
 
   const models::Checkpoint& checkpoint() const { return architecture->checkpoint(); }
   bool is_eagle() const { return architecture->name == "eagle3"; }
+  bool is_dflash() const { return architecture->name == "dflash"; }
+  bool is_draft_head() const { return is_eagle() || is_dflash(); }
   // BitNet's first checkpoints, and later ones in training form, have weights that are made ternary on use.
   bool is_ternary() const {
     return architecture->name == "bitnet" ||

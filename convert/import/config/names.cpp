@@ -189,6 +189,8 @@ Names find_names(const gguf::Safetensors& tensors) {
     if (tensors.find(layer + std::string("hidden_norm.weight")))
       return {"", "embed_tokens", std::string_view(layer) == "midlayer." ? layer : "layers.", "lm_head",
               std::string_view(layer) == "midlayer."};
+  if (tensors.find("hidden_norm.weight") && tensors.find("fc.weight")) // of DFlash heads
+    return {"", "embed_tokens", "layers.", "lm_head"};
   for (const std::string_view prefix : kPrefixes)
     for (const std::string_view table : kTables)
       if (names.table.empty() && tensors.find(fmt::format("{}{}.weight", prefix, table))) {

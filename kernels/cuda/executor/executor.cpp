@@ -4,6 +4,7 @@
 #include "core/units.h"
 #include "kernels/cuda/executor/device_limits.h"
 #include "kernels/cuda/ops/rows/take_rows.h"
+#include "kernels/cuda/plan/packed_adapters.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -86,16 +87,19 @@ PlanShape shape_of(const core::Batch& batch) {
 }
 
 Executor::Executor(const core::Program& program, const core::ExecutorConfig& config, const CudaOptions& options)
-    : program_(program), config_(checked(program, config)), options_(options), plan_(make_plan(program, options.fuse)),
-      step_names_(names_of_steps(program, plan_)),
+    : program_(program), config_(checked(program, config)), options_(options),
+      plan_(make_plan(program, options.fuse, !config.batch_invariant)),
       context_(options.device, device_limits(options.device, options.as_compute)), free_before_(free_memory()),
       experts_(program, options.experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{},
                options.host_limit, !options.upload, context_.limits().sm_count),
       weights_(make_weights(program, experts_, options.weights_of)),
-      routers_(program, config_, plan_, context_.limits()), cache_(program, config_, context_.stream()),
-      states_(program, config_, context_.stream()), workspace_(program, config_, plan_, context_),
-      batch_(program_, config_), launcher_(program_, config_, context_, weights_, routers_, experts_, cache_, states_,
-                                           workspace_, batch_, decoding_),
+      routers_(program, config_, plan_, context_.limits()),
+      adapted_(options.fuse && adapts_products(config_, context_.limits()) ? make_adapted_plan(program) : std::nullopt),
+      adapters_(program, adapted_ ? &*adapted_ : nullptr), step_names_{names_of_steps(program, plan_), {}},
+      cache_(program, config_, context_.stream()), states_(program, config_, context_.stream()),
+      workspace_(program, config_, plan_, adapted_ ? &*adapted_ : nullptr, context_), batch_(program_, config_),
+      launcher_(program_, config_, context_, weights_, routers_, adapters_, experts_, cache_, states_, workspace_,
+                batch_, decoding_),
       plan_inputs_{program_,
                    config_,
                    plan_,
@@ -107,10 +111,12 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
                    device_rates(options.device, options.as_compute),
                    options.least_side,
                    {},
-                   way_factors(options.way_factors)},
+                   way_factors(options.way_factors),
+                   adapted_ ? &*adapted_ : nullptr},
       positions_(program_, config_), blocks_(context_.device(), static_cast<size_t>(cache_.block_bytes())),
       state_copies_(context_.device(), static_cast<size_t>(saved_floats()) * sizeof(float)),
       row_copies_(context_.device(), bytes_of(program_.result())) {
+  if (adapted_) step_names_[1] = names_of_steps(program, *adapted_);
   const DeviceInfo info = device_info(options.device);
   description_ = fmt::format("CUDA, {}, {} multiprocessors", info.name, info.sm_count);
   if (program_.hidden >= 0) {
@@ -125,6 +131,7 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
   if (!options.upload) return;
   weights_.upload(program, context_.launch(), options.upload_progress);
   routers_.make(program, plan_, weights_, context_.launch());
+  if (adapted_) adapters_.make(program, *adapted_, weights_, context_.launch());
   if (has_prompt_products(config_, context_.limits())) launcher_.bound_products(plan_, context_.launch());
   if (saved_floats() > 0) state_copies_.expect(1);
 }
@@ -132,7 +139,7 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
 // `reserve`: allocated since construction.
 MemoryPlan Executor::allocated() const {
   MemoryPlan memory;
-  memory.weights = weights_.bytes() + routers_.bytes();
+  memory.weights = weights_.bytes() + routers_.bytes() + adapters_.bytes();
   memory.cache = static_cast<int64_t>(cache_.bytes());
   memory.state = static_cast<int64_t>(states_.bytes());
   memory.scratch = workspace_.bytes() + static_cast<int64_t>(batch_.bytes()) + experts_.table_bytes();
@@ -307,7 +314,7 @@ std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repeti
   const BatchPlan plan = plan_of(shape);
   const auto decodes_beside = [](const KernelCall& call) { return call.get<PromptProduct>() != nullptr; };
   if (std::ranges::any_of(plan.calls, decodes_beside)) // its second stream is not in a graph
-    return profile_calls(program_, plan_, plan, context_.stream(), repetitions,
+    return profile_calls(program_, steps_of(plan), plan, context_.stream(), repetitions,
                          [&](const KernelCall& call) { launcher_.launch(plan, call, context_.launch()); });
   LaunchLog log;
   launch_all(plan, &log); // counts blocks; outside a graph Nsight sees the ranges
@@ -316,19 +323,22 @@ std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repeti
   log.stamps = stamps.device();
   Graph graph;
   capture(context_.stream(), graph, [&] { launch_all(plan, &log); });
-  return profile_graph(program_, plan_, graph, log, stamps, context_.stream(), repetitions);
+  return profile_graph(program_, steps_of(plan), graph, log, stamps, context_.stream(), repetitions);
 }
 
 std::string Executor::describe_plan(const core::Batch& batch) {
   core::check_batch(program_, config_, batch);
-  return describe(program_, plan_, plan_of(shape_of(batch)));
+  const BatchPlan& plan = plan_of(shape_of(batch));
+  return describe(program_, steps_of(plan), plan);
 }
 
 std::vector<ProductWays> Executor::product_ways(const core::Batch& batch) {
   core::check_batch(program_, config_, batch);
   std::vector<ProductWays> all;
-  for (const PlannedProducts& planned : plan_of(shape_of(batch)).products) {
-    ProductWays ways{name_of_products(program_, plan_, planned.steps), std::string(name_of(planned.choice.way))};
+  const BatchPlan& plan = plan_of(shape_of(batch));
+  for (const PlannedProducts& planned : plan.products) {
+    ProductWays ways{name_of_products(program_, steps_of(plan), planned.steps),
+                     std::string(name_of(planned.choice.way))};
     const auto known = std::ranges::find(all, ways.products, &ProductWays::products);
     if (known != all.end()) {
       ++known->layers;
@@ -375,7 +385,7 @@ void Executor::launch_all(const BatchPlan& plan, LaunchLog* log) {
   launch.log = log;
   bool served = false; // the host has just waited
   for (const KernelCall& call : plan.calls) {
-    const ProfilerRange range(step_names_[call.step]);
+    const ProfilerRange range(step_names_[plan.adapted][call.step]);
     launch.overlap = call.overlap && !std::exchange(served, false);
     if (const auto* fetch = call.get<FetchExperts>(); fetch && experts_.filed()) {
       experts_.serve(fetch->ids, launcher_.chosen_experts(plan, *fetch), fetch->rows, context_.launch());
@@ -447,6 +457,8 @@ std::unique_ptr<core::Executor> make_cuda_executor(const core::Program& program,
                                                    const CudaOptions& options) {
   require_usable(options.device);
   const CurrentDevice current(options.device);
+  if (config.batch_invariant && config.communicator)
+    throw Error("--batch-invariant: sums over several GPUs depend on the other tokens of a step; use one (--gpus 0)");
   CudaOptions chosen = with_serial_mode(options, std::getenv("RIDGE_CUDA_SERIAL"));
   if (config.observer) chosen.fuse = chosen.graphs = false; // the host must see inputs
   if (config.communicator && !dynamic_cast<const ExchangeRank*>(config.communicator)) {

@@ -105,6 +105,7 @@ class Executor final : public core::Executor {
   void run_decoded(const PlanShape& shape, int64_t next_position);
   void feed_back(const PlanShape& from);
   const BatchPlan& plan_of(const PlanShape& shape);
+  const Plan& steps_of(const BatchPlan& plan) const { return plan.adapted ? *adapted_ : plan_; }
   void forget_plans();
   void launch_all(const BatchPlan& plan, LaunchLog* log = nullptr);
   void run(const PlanShape& shape);
@@ -113,7 +114,6 @@ class Executor final : public core::Executor {
   core::ExecutorConfig config_;
   CudaOptions options_;
   Plan plan_;
-  std::vector<std::string> step_names_;
   std::string description_;
 
   DeviceContext context_;
@@ -121,6 +121,9 @@ class Executor final : public core::Executor {
   ExpertStore experts_;
   DeviceWeights weights_;
   FoldedRouters routers_;
+  std::optional<Plan> adapted_; // with adapters inside products, or none
+  PackedAdapters adapters_;
+  std::vector<std::string> step_names_[2]; // of plan_ and adapted_
   KvCache cache_;
   StateMemory states_;
   Workspace workspace_;

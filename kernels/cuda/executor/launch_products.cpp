@@ -168,7 +168,11 @@ void KernelLauncher::run(const BatchPlan& plan, const Matvec& call, const Launch
   MatvecArgs args = matvec_args(plan, call.product, call.rows);
   if (call.sends)
     if (const ExchangeArgs sum = exchange_args(plan, *call.sends); sum.ranks > 0) args.packets = packet_targets(sum);
-  format_of(call.product.matrix).matvec(without(launch, call.free_multiprocessors), args, config_.exact);
+  const FormatKernels& format = format_of(call.product.matrix);
+  const Launch fewer = without(launch, call.free_multiprocessors);
+  if (!call.product.matrix.has_changes()) return format.matvec(fewer, args, config_.exact);
+  const AdapterArgs adapter = adapted_product(plan, call.product, call.rows).adapter;
+  format.matvec_adapted(format.can_adapt(fewer, args, adapter) ? fewer : launch, args, adapter);
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const MatvecPair& call, const Launch& launch) {
@@ -176,6 +180,11 @@ void KernelLauncher::run(const BatchPlan& plan, const MatvecPair& call, const La
   const MatvecArgs args = matvec_args(plan, call.first, call.rows), other = matvec_args(plan, call.second, call.rows);
   const quant::Type type = format_of(call.second.matrix).type;
   const Launch fewer = without(launch, call.free_multiprocessors);
+  if (call.first.matrix.has_changes() || call.second.matrix.has_changes()) {
+    const AdaptedProduct one = adapted_product(plan, call.first, call.rows),
+                         two = adapted_product(plan, call.second, call.rows);
+    return format.matvec_adapted_pair(format.can_adapt_pair(fewer, one, two, type) ? fewer : launch, one, two, type);
+  }
   format.matvec_pair(format.can_pair(fewer, args, other, type) ? fewer : launch, args, other, type);
 }
 
@@ -308,6 +317,10 @@ void KernelLauncher::run(const BatchPlan& plan, const GateUpGlu& call, const Lau
 }
 
 bool KernelLauncher::can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const {
+  if (first.has_changes() || second.has_changes())
+    return format_of(first).can_adapt_pair(context_.limits(), {matvec_shape(first, tokens), adapter_shape(first)},
+                                           {matvec_shape(second, tokens), adapter_shape(second)},
+                                           format_of(second).type);
   return format_of(first).can_pair(context_.limits(), matvec_shape(first, tokens), matvec_shape(second, tokens),
                                    format_of(second).type);
 }

@@ -12,7 +12,7 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const ClearDataflow&, const Launch& launch) {
-  workspace_.clear_dataflow(plan.dataflow_tokens, launch.stream);
+  workspace_.clear_dataflow(plan.dataflow_tokens, plan.adapted, launch.stream);
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const Sample& call, const Launch& launch) {
@@ -81,14 +81,17 @@ AttentionArgs KernelLauncher::attention_shape(const PlanShape& shape, const Atte
   if (!op.weights.empty()) (params.reach > 0 ? args.biases : args.sinks) = weights_.vector(op.weights[0]);
   args.cache = cache_.layer(params.layer);
   args.group = Divisor(args.heads / args.cache.heads);
-  args.tile_tokens = !call.one_run || shape.distinct_streams || params.window > 0
+  args.tile_tokens = config_.batch_invariant || !call.one_run || shape.distinct_streams || params.window > 0
                          ? 1
                          : std::clamp(kAttentionRows / args.group.by, 1, kAttentionRows);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   const int64_t seen = params.window > 0 ? std::min(params.window, config_.context) : config_.context;
-  args.splits = tiles > kGraphTokens
-                    ? 1
-                    : attention_splits(int64_t{tiles} * args.cache.heads, args.cache.k_dim, seen, launch.sm_count);
+  const auto splits = [&](int64_t of_tiles) {
+    return attention_splits(of_tiles * args.cache.heads, args.cache.k_dim, seen, launch.sm_count);
+  };
+  args.splits = config_.batch_invariant ? std::min(kInvariantSplits, splits(1))
+                : tiles > kGraphTokens  ? 1
+                                        : splits(tiles);
   args.partial = workspace_.attention_partial();
   args.tickets = workspace_.attention_tickets();
   return args;
@@ -174,7 +177,21 @@ void KernelLauncher::run(const BatchPlan& plan, const PromptAttention& call, con
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const LatentAttention& call, const Launch& launch) {
-  launch_latent_attention(launch, latent_args(plan, call, launch));
+  LatentArgs args = latent_args(plan, call, launch);
+  if (!config_.batch_invariant) return launch_latent_attention(launch, args);
+  args.tokens_share_tiles = false;
+  Launch piece = launch;
+  for (int left = args.tokens; left > 0; left -= args.tokens) {
+    args.tokens = std::min(kInvariantTokens, left);
+    piece.sm_count = args.tokens * (launch.sm_count / kInvariantLatentShare); // which the splits follow
+    launch_latent_attention(piece, args);
+    const int64_t rows = int64_t{args.tokens} * args.heads.by;
+    args.q += rows * args.cache.v_dim;
+    args.q_rest += rows * (args.cache.k_dim - args.cache.v_dim);
+    args.out += rows * args.cache.v_dim;
+    args.positions += args.tokens;
+    args.streams += args.tokens;
+  }
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const PlainLatentAttention& call, const Launch& launch) {
@@ -331,7 +348,7 @@ OpCall KernelLauncher::op_call(const BatchPlan& plan, const PlainOp& call) const
   OpCall args = {.program = program_,
                  .op = op,
                  .rows = call.rows,
-                 .exact = config_.exact,
+                 .exact = config_.exact || config_.batch_invariant,
                  .tokens = static_cast<int>(plan.shape.tokens),
                  .token_ids = batch.tokens,
                  .positions = batch.positions,

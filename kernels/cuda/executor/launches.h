@@ -8,6 +8,7 @@
 #include "kernels/cuda/executor/decode_loop.h"
 #include "kernels/cuda/executor/device_weights.h"
 #include "kernels/cuda/executor/folded_routers.h"
+#include "kernels/cuda/executor/packed_adapters.h"
 #include "kernels/cuda/executor/workspace.h"
 #include "kernels/cuda/formats/format_kernels.h"
 #include "kernels/cuda/plan/batch_plan.h"
@@ -23,17 +24,19 @@ class KernelLauncher final : public KernelCapabilities {
  public:
   // All must outlive the launcher.
   KernelLauncher(const core::Program& program, const core::ExecutorConfig& config, const DeviceContext& context,
-                 const DeviceWeights& weights, const FoldedRouters& routers, const ExpertStore& experts,
-                 const KvCache& cache, const StateMemory& states, const Workspace& workspace, const BatchMemory& batch,
-                 const DecodeLoop& decoding)
-      : program_(program), config_(config), context_(context), weights_(weights), routers_(routers), experts_(experts),
-        cache_(cache), states_(states), workspace_(workspace), batch_(batch), decoding_(decoding) {}
+                 const DeviceWeights& weights, const FoldedRouters& routers, const PackedAdapters& adapters,
+                 const ExpertStore& experts, const KvCache& cache, const StateMemory& states,
+                 const Workspace& workspace, const BatchMemory& batch, const DecodeLoop& decoding)
+      : program_(program), config_(config), context_(context), weights_(weights), routers_(routers),
+        adapters_(adapters), experts_(experts), cache_(cache), states_(states), workspace_(workspace), batch_(batch),
+        decoding_(decoding) {}
 
   void launch(const BatchPlan& plan, const KernelCall& call, const Launch& launch);
   void bound_products(const Plan& plan, const Launch& launch) const;
   const int32_t* chosen_experts(const BatchPlan& plan, const FetchExperts& call) const { return ids(plan, call.ids); }
 
   bool can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const override;
+  bool can_adapt(const MatrixStep& matrix, int64_t tokens) const override;
   bool can_take_router(const MatrixStep& matrix, const MatrixStep& router, int64_t tokens) const override;
   Fit small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const override;
   Fit wide_batch(const MatrixStep& matrix, int64_t tokens) const override;
@@ -48,7 +51,8 @@ class KernelLauncher final : public KernelCapabilities {
  private:
   float* value(const BatchPlan& plan, core::ValueId id) const { // null: kNone
     if (id == kNone) return nullptr;
-    return plan.is_dataflow(id) ? workspace_.dataflow_value(id, plan.dataflow_tokens) : workspace_.value(id);
+    if (plan.is_dataflow(id)) return workspace_.dataflow_value(id, plan.dataflow_tokens, plan.adapted);
+    return plan.adapted ? workspace_.adapted_value(id) : workspace_.value(id);
   }
   int32_t* ids(const BatchPlan& plan, core::ValueId id) const { return reinterpret_cast<int32_t*>(value(plan, id)); }
   int64_t width(core::ValueId id) const { return program_.values[id].width; }
@@ -104,6 +108,10 @@ class KernelLauncher final : public KernelCapabilities {
   BatchCut cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const;
   BatchCut cut_wide_batch(const MatrixStep& m, int64_t tokens) const;
 
+  // launch_adapters.cpp
+  AdapterArgs adapter_shape(const MatrixStep& m) const;
+  AdaptedProduct adapted_product(const BatchPlan& plan, const Product& product, int64_t tokens) const;
+
   // launches.cpp
   RopeArgs rope_args(int32_t table) const;
   RopeStoreArgs rope_store_shape(const HeadsStep& heads) const;
@@ -126,6 +134,7 @@ class KernelLauncher final : public KernelCapabilities {
   const DeviceContext& context_;
   const DeviceWeights& weights_;
   const FoldedRouters& routers_;
+  const PackedAdapters& adapters_;
   const ExpertStore& experts_;
   const KvCache& cache_;
   const StateMemory& states_;

@@ -3,9 +3,11 @@
 namespace ridge::kernels::cuda {
 
 Workspace::Workspace(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
-                     const DeviceContext& context)
-    : sizes_(plan_workspace(program, config, plan, context.limits())), slot_of_value_(plan.buffers.slot_of_value) {
+                     const Plan* adapted, const DeviceContext& context)
+    : sizes_(plan_workspace(program, config, plan, context.limits(), adapted)),
+      slot_of_value_(plan.buffers.slot_of_value) {
   allocate_values();
+  if (adapted) place_adapted_values(program, *adapted);
   copy_rope_tables(program, config.context, context.stream());
   allocate_products(context.stream());
   allocate_attention(context.stream());
@@ -14,6 +16,17 @@ Workspace::Workspace(const core::Program& program, const core::ExecutorConfig& c
 void Workspace::allocate_values() {
   for (const int64_t bytes : sizes_.values) values_.push_back(memory(bytes, "the activations"));
   dataflow_ = memory(sizes_.dataflow, "the activations");
+  for (const int64_t bytes : sizes_.adapted.values) adapted_values_.push_back(memory(bytes, "the activations"));
+  adapted_dataflow_ = memory(sizes_.adapted.dataflow, "the activations");
+}
+
+// What the host reads or writes has one place in both plans.
+void Workspace::place_adapted_values(const core::Program& program, const Plan& adapted) {
+  for (core::ValueId id = 0; id < std::ssize(program.values); ++id) {
+    const int32_t slot = adapted.buffers.slot_of_value[id];
+    const bool shared = program.is_read_after(id) || id == program.input;
+    adapted_places_.push_back(shared ? value(id) : slot < 0 ? nullptr : adapted_values_[slot].as<float>());
+  }
 }
 
 void Workspace::copy_rope_tables(const core::Program& program, int64_t context, cudaStream_t stream) {
@@ -38,7 +51,7 @@ void Workspace::allocate_products(cudaStream_t stream) {
   glu_largest_ = memory(sizes_.glu_largest, "the activations");
   exponents_ = memory(sizes_.exponents, "the activations");
   if (sizes_.decoded > 0) {
-    prompt_scratch_ = std::make_unique<PromptScratch>(sizes_.widest_cols);
+    prompt_scratch_ = std::make_unique<PromptScratch>(sizes_.widest_cols, sizes_.kept_decoded);
     bytes_ += 2 * prompt_scratch_->buffer_bytes();
   }
   bounds_ = memory(sizes_.product_bounds, "the activations");
@@ -60,9 +73,9 @@ void Workspace::allocate_attention(cudaStream_t stream) {
 }
 
 // The sentinel (ptx.cuh) is all ones.
-void Workspace::clear_dataflow(int64_t tokens, cudaStream_t stream) const {
-  if (const int64_t floats = tokens * sizes_.dataflow_offset.back(); floats > 0)
-    RIDGE_CUDA(cudaMemsetAsync(dataflow_.as(), 0xff, floats * 4, stream));
+void Workspace::clear_dataflow(int64_t tokens, bool adapted, cudaStream_t stream) const {
+  if (const int64_t floats = tokens * values_plan(adapted).dataflow_offset.back(); floats > 0)
+    RIDGE_CUDA(cudaMemsetAsync((adapted ? adapted_dataflow_ : dataflow_).as(), 0xff, floats * 4, stream));
 }
 
 } // namespace ridge::kernels::cuda

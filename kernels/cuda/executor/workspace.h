@@ -13,16 +13,19 @@ namespace ridge::kernels::cuda {
 
 class Workspace {
  public:
-  Workspace(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
+  // `adapted`: a plan for one or two tokens, or null.
+  Workspace(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan, const Plan* adapted,
             const DeviceContext& context);
 
   float* value(core::ValueId id) const { return values_[slot_of_value_[id]].as<float>(); }
 
+  float* adapted_value(core::ValueId id) const { return adapted_places_[id]; }
+
   // A value that a running kernel passes on. Nothing else uses its memory, which holds the sentinel before a batch.
-  float* dataflow_value(core::ValueId id, int64_t tokens) const {
-    return dataflow_.as<float>() + tokens * sizes_.dataflow_offset[id];
+  float* dataflow_value(core::ValueId id, int64_t tokens, bool adapted) const {
+    return (adapted ? adapted_dataflow_ : dataflow_).as<float>() + tokens * values_plan(adapted).dataflow_offset[id];
   }
-  void clear_dataflow(int64_t tokens, cudaStream_t stream) const;
+  void clear_dataflow(int64_t tokens, bool adapted, cudaStream_t stream) const;
 
   const float* rope_table(int32_t index) const { return rope_tables_[index].as<float>(); }
   const uint8_t* rope_axes(int32_t index) const { return rope_axes_[index]; } // null: pairs rotate by position
@@ -58,7 +61,9 @@ class Workspace {
     bytes_ += bytes;
     return DeviceMemory(bytes, what);
   }
+  const ValuesPlan& values_plan(bool adapted) const { return adapted ? sizes_.adapted : sizes_; }
   void allocate_values();
+  void place_adapted_values(const core::Program& program, const Plan& adapted);
   void copy_rope_tables(const core::Program& program, int64_t context, cudaStream_t stream);
   void allocate_products(cudaStream_t stream);
   void allocate_attention(cudaStream_t stream);
@@ -66,8 +71,9 @@ class Workspace {
   WorkspacePlan sizes_;
   std::vector<int32_t> slot_of_value_;
   int64_t bytes_ = 0;
-  std::vector<DeviceMemory> values_;
-  DeviceMemory dataflow_;
+  std::vector<DeviceMemory> values_, adapted_values_;
+  DeviceMemory dataflow_, adapted_dataflow_;
+  std::vector<float*> adapted_places_; // by value
   std::vector<DeviceMemory> rope_tables_;
   std::vector<const uint8_t*> rope_axes_;
   DeviceMemory half_x_, glu_half_, glu_largest_, exponents_, bounds_, gate_, up_, parts_, slots_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/host_device/round_up.h"
+#include "kernels/cuda/formats/adapted_launchers.cuh"
 #include "kernels/cuda/formats/format_kernels.h"
 #include "kernels/cuda/gemm/expand.cuh"
 #include "kernels/cuda/gemm/gemm.cuh"
@@ -409,6 +410,10 @@ constexpr FormatKernels make_format_kernels(quant::Type type) {
           .matvec = &L::matvec,
           .can_pair = &L::can_pair,
           .matvec_pair = &L::matvec_pair,
+          .can_adapt = &AdaptedLaunchers<Format>::can_adapt,
+          .matvec_adapted = &AdaptedLaunchers<Format>::matvec_adapted,
+          .can_adapt_pair = &AdaptedLaunchers<Format>::can_adapt_pair,
+          .matvec_adapted_pair = &AdaptedLaunchers<Format>::matvec_adapted_pair,
           .embed = &L::embed,
           .gemm = &L::gemm,
           .integer_product = IntegerFormat<Format> ? &L::integer_product : nullptr,

@@ -39,6 +39,13 @@ struct FormatKernels {
   bool (*can_pair)(const ChipLimits&, const MatvecArgs&, const MatvecArgs& other, quant::Type other_type);
   void (*matvec_pair)(const Launch&, const MatvecArgs&, const MatvecArgs& other, quant::Type other_type);
 
+  // The same for one or two tokens with LoRA adapters.
+  bool (*can_adapt)(const ChipLimits&, const MatvecArgs&, const AdapterArgs&);
+  void (*matvec_adapted)(const Launch&, const MatvecArgs&, const AdapterArgs&);
+  bool (*can_adapt_pair)(const ChipLimits&, const AdaptedProduct&, const AdaptedProduct& other, quant::Type other_type);
+  void (*matvec_adapted_pair)(const Launch&, const AdaptedProduct&, const AdaptedProduct& other,
+                              quant::Type other_type);
+
   // out[i] = row ids[i] as f32, [n, cols]; row 0 for negative ids.
   void (*embed)(const Launch&, const uint8_t* weights, int64_t cols, const int32_t* ids, int n, float* out);
 

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
 #ifdef RIDGE_HAS_WGMMA
   using Shape = ProductShape<kN>;
   constexpr bool kInTurn = kN == 128;
-  constexpr int kParts = kInTurn ? 2 : 1;
+  constexpr int kParts = kInTurn ? 2 : 1, kPartSums = kN / 2;
   extern __shared__ uint8_t dynamic[];
   __shared__ CopyBarrier full[Shape::kStages], empty[Shape::kStages];
   uint8_t* tiles = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
@@ -79,8 +79,10 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
   }
   const int own = kInTurn ? warpgroup : 0, stride = static_cast<int>(gridDim.x) * (kInTurn ? kConsumers : 1);
   for (int tile = static_cast<int>(blockIdx.x + own * gridDim.x); tile < total; tile += stride) {
-    float sum[kParts][kN / 2];
+    const int token = tile % token_tiles * kPromptTokens, column = tile / token_tiles * kN;
+    float sum[kParts][kPartSums];
     int last_stage = 0;
+    prefetch_residual<kN, kInTurn ? 128 : 256>(args, column, token, threadIdx.x % (kInTurn ? 128 : 256));
     if (kInTurn) wait_for_turn();
     for (int step = 0; step < args.steps; ++step) {
       full[stage].wait(parity);
@@ -106,10 +108,17 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
     wgmma_wait<0>();
     if (lane == 0) empty[last_stage].arrive();
     if (kInTurn) skip_tile();
+#pragma unroll 1
+    for (int slice = 0; slice < kParts * kPartSums / kSliceSums; ++slice) {
+      // Every slice passes through the first sums, so that the same instructions write all of them.
+      float first[kSliceSums];
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) {
-      const int token = tile % token_tiles * kPromptTokens + (kInTurn ? part : warpgroup) * 64 + warp * 16;
-      const LaneResults<kN> results(args, sum[part], tile / token_tiles * kN, token, lane);
+      for (int i = 0; i < kSliceSums; ++i) first[i] = sum[0][i];
+#pragma unroll
+      for (int i = 0; i + kSliceSums < kParts * kPartSums; ++i)
+        sum[i / kPartSums][i % kPartSums] = sum[(i + kSliceSums) / kPartSums][(i + kSliceSums) % kPartSums];
+      const int part = kInTurn ? slice * kSliceColumns / kN : warpgroup;
+      const LaneResults results(args, first, column + slice * kSliceColumns % kN, token + part * 64 + warp * 16, lane);
       if constexpr (kSends)
         results.send(mail_half);
       else
@@ -136,8 +145,24 @@ bool can_multiply_prompts(const Launch& launch) {
   return attributes.sharedSizeBytes > 0; // the barriers: without wgmma the kernel is empty
 }
 
-PromptScratch::PromptScratch(int64_t cols) {
+PromptScratch::PromptScratch(int64_t cols, int64_t kept_bytes) : may_keep_bytes_(kept_bytes) {
   for (DeviceMemory& buffer : buffer_) buffer = DeviceMemory(expanded_bytes(cols), "decoded weights");
+}
+
+PromptScratch::Kept* PromptScratch::keep(const KeptKey& key) {
+  constexpr size_t kLeftFree = size_t{16} << 30; // for whatever else uses the GPU
+  if (const auto found = kept_.find(key); found != kept_.end()) return &found->second;
+  if (key.bytes > may_keep_bytes_) return nullptr;
+  size_t free = 0, all = 0;
+  RIDGE_CUDA(cudaMemGetInfo(&free, &all));
+  if (free < kLeftFree + key.bytes) {
+    may_keep_bytes_ = 0;
+    return nullptr;
+  }
+  may_keep_bytes_ -= key.bytes;
+  Kept& kept = kept_[key];
+  kept.operand = DeviceMemory(key.bytes, "decoded weights");
+  return &kept;
 }
 
 class PromptProduct {
@@ -160,8 +185,10 @@ class PromptProduct {
     product_.mail = mail;
     const bool wide = !sends() && rounds(rows_of_all(256), 256) <= rounds(rows_of_all(128), 128);
     product_.tile_rows = wide ? 256 : 128;
-    product_.w_pitch = static_cast<int>(rows_per_pass());
-    uses_second_stream_ = product_.w_pitch * bytes_per_row() >= kLargeBytes;
+    const int64_t all_rows = rows_of_all(product_.tile_rows);
+    kept_ = scratch.keep({input.segment[0].weights, all_rows * bytes_per_row(), product_.tile_rows});
+    product_.w_pitch = static_cast<int>(kept_ ? all_rows : rows_per_pass());
+    uses_second_stream_ = !kept_ && product_.w_pitch * bytes_per_row() >= kLargeBytes;
   }
 
   void run() {
@@ -232,8 +259,10 @@ class PromptProduct {
 
   Event& multiplied() { return scratch_.multiplied_[scratch_.next_]; }
 
+  uint8_t* operand() const { return (kept_ ? kept_->operand : scratch_.buffer_[scratch_.next_]).as(); }
+
   void begin_pass() {
-    product_.w = scratch_.buffer_[scratch_.next_].as();
+    product_.w = operand();
     if (!uses_second_stream_) return;
     if (std::exchange(scratch_.in_launch_stream_[scratch_.next_], false))
       RIDGE_CUDA(cudaEventRecord(multiplied().handle, launch_.stream)); // after the buffer's last reader
@@ -244,7 +273,7 @@ class PromptProduct {
     decoded_.cols = args.cols;
     decoded_.stride = stride_;
     decoded_.row_bytes = args.row_bytes;
-    decoded_.out = scratch_.buffer_[scratch_.next_].as();
+    decoded_.out = operand();
     decoded_.out_rows = product_.w_pitch;
   }
 
@@ -254,6 +283,10 @@ class PromptProduct {
   }
 
   void decode(const PromptMatrices& m) {
+    if (kept_ && kept_->is_decoded) {
+      decoded_ = {};
+      return;
+    }
     Launch decoding = launch_;
     if (uses_second_stream_) decoding.stream = scratch_.stream_.handle, decoding.overlap = false;
     m.expand(decoding, decoded_);
@@ -286,12 +319,16 @@ class PromptProduct {
       launch_product<128, true>(launch_, product_);
     else
       product_.tile_rows == 256 ? launch_product<256>(launch_, product_) : launch_product<128>(launch_, product_);
+    product_.segments = product_.w_rows = 0;
+    if (kept_) {
+      kept_->is_decoded = true;
+      return;
+    }
     if (uses_second_stream_)
       RIDGE_CUDA(cudaEventRecord(scratch_.multiplied_[buffer].handle, launch_.stream));
     else
       scratch_.in_launch_stream_[buffer] = true;
     scratch_.next_ ^= 1;
-    product_.segments = product_.w_rows = 0;
   }
 
   const Launch& launch_;
@@ -299,6 +336,7 @@ class PromptProduct {
   bool gated_;
   int stride_; // rows of W per row of the result
   PromptScratch& scratch_;
+  PromptScratch::Kept* kept_ = nullptr;
   bool uses_second_stream_ = true; // decodes in the second stream
   ExpandArgs decoded_ = {};
   ProductArgs product_ = {};

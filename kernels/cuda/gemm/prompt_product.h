@@ -13,6 +13,8 @@
 #include "kernels/cuda/runtime/device.h"
 #include "kernels/cuda/runtime/glu.h"
 
+#include <compare>
+#include <map>
 #include <optional>
 #include <span>
 
@@ -45,18 +47,33 @@ bool can_multiply_prompts(const Launch&);
 
 class PromptScratch {
  public:
-  explicit PromptScratch(int64_t cols);
+  // `kept_bytes` of weights stay decoded after their first use, as long as the GPU has room to spare.
+  PromptScratch(int64_t cols, int64_t kept_bytes);
 
   int64_t buffer_bytes() const { return static_cast<int64_t>(buffer_[0].bytes()); }
   uint8_t* buffer(int i) const { return buffer_[i].as(); } // only while no product runs
 
  private:
   friend class PromptProduct;
+  struct Kept {
+    DeviceMemory operand;
+    bool is_decoded = false;
+  };
+  struct KeptKey {
+    const uint8_t* weights; // of the first matrix
+    int64_t bytes;
+    int tile_rows;
+    auto operator<=>(const KeptKey&) const = default;
+  };
+  Kept* keep(const KeptKey&); // null: decode it each time
+
   DeviceMemory buffer_[2];
   Stream stream_;
   Event decoded_[2], multiplied_[2];
   bool in_launch_stream_[2] = {}; // last used without the second stream, so no event records it
   int next_ = 0;
+  int64_t may_keep_bytes_;
+  std::map<KeptKey, Kept> kept_;
 };
 
 struct PromptMatrices {

@@ -37,17 +37,35 @@ struct ProductArgs {
 
 #ifdef RIDGE_HAS_WGMMA
 
-// A lane's part of a wgmma tile: two tokens, eight apart, two of each eight columns. The code runs once per tile and
-// must be short: with a condition per element, fetching it took longer than the product.
-template <int kN>
+inline constexpr int kSliceColumns = 64, kSliceSums = 32; // of a lane
+
+// The segment of a column of w; `column` becomes the segment's.
+__device__ __forceinline__ const ProductSegment& segment_at(const ProductArgs& args, int& column) {
+  const auto padded = [&](int rows) { return ((args.gated ? 2 * rows : rows) + args.tile_rows - 1) & -args.tile_rows; };
+  int s = 0;
+  while (column >= padded(args.segment[s].rows)) column -= padded(args.segment[s++].rows);
+  return args.segment[s];
+}
+
+// `kThreads` threads fetch a tile's residuals into L2 before it is multiplied.
+template <int kN, int kThreads>
+__device__ __forceinline__ void prefetch_residual(const ProductArgs& args, int column, int first_token, int thread) {
+  constexpr int kLine = 32, kLines = kN / kLine;
+  const ProductSegment& segment = segment_at(args, column);
+  if (!segment.residual) return;
+#pragma unroll
+  for (int i = thread; i < kPromptTokens * kLines; i += kThreads) {
+    const int token = first_token + i / kLines, of = column + i % kLines * kLine;
+    if (token < args.tokens && of < segment.rows) prefetch_l2(segment.residual + token * segment.out_stride + of);
+  }
+}
+
+// A lane's part of 64 x 64 results of wgmma: two tokens, eight apart, two of each eight columns. The code must be
+// short: fetching what runs once per tile takes longer than the product.
 class LaneResults {
  public:
-  __device__ LaneResults(const ProductArgs& args, const float (&sum)[kN / 2], int column, int first_token, int lane)
-      : args_(args), sum_(sum), group_(lane / 4), pair_(lane % 4) {
-    const auto padded = [&](int rows) { return ((args.gated ? 2 * rows : rows) + kN - 1) / kN * kN; };
-    int s = 0;
-    while (column >= padded(args.segment[s].rows)) column -= padded(args.segment[s++].rows);
-    segment_ = &args.segment[s];
+  __device__ LaneResults(const ProductArgs& args, const float (&sum)[kSliceSums], int column, int first_token, int lane)
+      : args_(args), sum_(sum), group_(lane / 4), pair_(lane % 4), segment_(&segment_at(args, column)) {
     column_ = args.gated ? column / 2 : column;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -66,30 +84,27 @@ class LaneResults {
 
   // To the ranks that add up, in whole units. `half`: of the mail.
   __device__ void send(int64_t half) const {
-    constexpr int kUnits = kAhead * 8 / kUnitColumns;
+    constexpr int kUnits = kSliceColumns / kUnitColumns;
     const int lane = 4 * group_ + pair_, rows = segment_->rows;
 #pragma unroll
     for (int of = 0; of < 2; ++of) {
       if (!there_[of]) continue;
       uint4* to = args_.mail.group(half, token_[of] / kGroupTokens) +
                   (segment_->first + column_) / kUnitColumns * kUnitEights + lane;
+      float2 v[kEights] = {};
+      add(v, segment_->bias);
+      if (segment_->residual) add(v, segment_->residual + token_[of] * segment_->out_stride);
 #pragma unroll
-      for (int first = 0; first < kN / 8; first += kAhead) {
-        float2 v[kAhead] = {};
-        add(v, segment_->bias, first);
-        if (segment_->residual) add(v, segment_->residual + token_[of] * segment_->out_stride, first);
+      for (int j = 0; j < kEights; ++j) {
+        const int at = 4 * j + 2 * of;
+        v[j] = {sum_[at] * scale_[of] + v[j].x, sum_[at + 1] * scale_[of] + v[j].y};
+      }
 #pragma unroll
-        for (int j = 0; j < kAhead; ++j) {
-          const int at = 4 * (first + j) + 2 * of;
-          v[j] = {sum_[at] * scale_[of] + v[j].x, sum_[at + 1] * scale_[of] + v[j].y};
-        }
-#pragma unroll
-        for (int unit = 0; unit < kUnits; ++unit) {
-          if (column_ + 8 * first + unit * kUnitColumns >= rows) continue;
-          const float2* of_unit = v + unit * 4;
-          to[(first / 4 + unit) * kUnitEights] = pack({{of_unit[0].x, of_unit[0].y, of_unit[1].x, of_unit[1].y},
-                                                       {of_unit[2].x, of_unit[2].y, of_unit[3].x, of_unit[3].y}});
-        }
+      for (int unit = 0; unit < kUnits; ++unit) {
+        if (column_ + unit * kUnitColumns >= rows) continue;
+        const float2* of_unit = v + unit * 4;
+        to[unit * kUnitEights] = pack({{of_unit[0].x, of_unit[0].y, of_unit[1].x, of_unit[1].y},
+                                       {of_unit[2].x, of_unit[2].y, of_unit[3].x, of_unit[3].y}});
       }
     }
   }
@@ -108,15 +123,15 @@ class LaneResults {
 
  private:
   enum class Unit { none, gelu, any };
-  static constexpr int kAhead = 8; // groups of eight columns whose addends are read before anything is written
+  static constexpr int kEights = kSliceColumns / 8;
 
   // Adds a row's values at the lane's columns.
-  __device__ void add(float2 (&v)[kAhead], const float* row, int first) const {
+  __device__ void add(float2 (&v)[kEights], const float* row) const {
     if (!row) return;
     const int column = column_ + 2 * pair_;
 #pragma unroll
-    for (int j = 0; j < kAhead; ++j) {
-      const float2 more = *reinterpret_cast<const float2*>(row + min(column + 8 * (first + j), segment_->rows - 2));
+    for (int j = 0; j < kEights; ++j) {
+      const float2 more = *reinterpret_cast<const float2*>(row + min(column + 8 * j, segment_->rows - 2));
       v[j] = {v[j].x + more.x, v[j].y + more.y};
     }
   }
@@ -140,44 +155,37 @@ class LaneResults {
   }
   __device__ float* row_of(int half) const { return segment_->out + token_[half] * segment_->out_stride; }
 
-  // Eight columns at a time. f16 is zero-padded to 64.
+  // f16 is zero-padded to 64 columns. Addends are read before anything is written.
   template <bool kHalf, Unit kUnit>
   __device__ void write_eights() const {
     const int column = column_ + 2 * pair_, rows = segment_->rows, end = kHalf ? (rows + 63) / 64 * 64 : rows;
+    float2 bias[kEights] = {}, residual[2][kEights] = {};
+    add(bias, segment_->bias);
+    if (kUnit == Unit::none && !kHalf && segment_->residual)
 #pragma unroll
-    for (int first = 0; first < kN / 8; first += kAhead) {
-      const auto column_of = [&](int j) { return min(column + 8 * (first + j), rows - 2); };
-      float2 bias[kAhead] = {};
-      if (segment_->bias)
+      for (int half = 0; half < 2; ++half)
+        if (there_[half]) add(residual[half], segment_->residual + token_[half] * segment_->out_stride);
 #pragma unroll
-        for (int j = 0; j < kAhead; ++j) bias[j] = *reinterpret_cast<const float2*>(segment_->bias + column_of(j));
+    for (int half = 0; half < 2; ++half) {
+      if (!there_[half]) continue;
+      float2 v[kEights];
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        if (!there_[half]) continue;
-        float2 v[kAhead] = {};
-        if (kUnit == Unit::none && !kHalf && segment_->residual)
+      for (int j = 0; j < kEights; ++j) { // unconditional: dependency chains overlap
+        const int at = 4 * j + 2 * half;
+        const float2 sum = {sum_[at] * scale_[half] + bias[j].x, sum_[at + 1] * scale_[half] + bias[j].y};
+        if constexpr (kUnit == Unit::none) v[j] = {sum.x + residual[half][j].x, sum.y + residual[half][j].y};
+        if constexpr (kUnit == Unit::gelu) v[j] = {gelu(sum.x), gelu(sum.y)};
+        if constexpr (kUnit == Unit::any) v[j] = {args_.glu(sum.x, 1), args_.glu(sum.y, 1)};
+      }
 #pragma unroll
-          for (int j = 0; j < kAhead; ++j)
-            v[j] = *reinterpret_cast<const float2*>(segment_->residual + token_[half] * segment_->out_stride +
-                                                    column_of(j));
-#pragma unroll
-        for (int j = 0; j < kAhead; ++j) { // unconditional: dependency chains overlap
-          const int at = 4 * (first + j) + 2 * half;
-          const float2 sum = {sum_[at] * scale_[half] + bias[j].x, sum_[at + 1] * scale_[half] + bias[j].y};
-          if constexpr (kUnit == Unit::none) v[j] = {sum.x + v[j].x, sum.y + v[j].y};
-          if constexpr (kUnit == Unit::gelu) v[j] = {gelu(sum.x), gelu(sum.y)};
-          if constexpr (kUnit == Unit::any) v[j] = {args_.glu(sum.x, 1), args_.glu(sum.y, 1)};
-        }
-#pragma unroll
-        for (int j = 0; j < kAhead; ++j) {
-          const int of = column_ + 8 * (first + j);
-          if (of >= end) break;
-          if constexpr (kHalf) {
-            *reinterpret_cast<uint32_t*>(tiled(segment_->first + of, half) + 2 * pair_) =
-                of < rows ? pack_half2(v[j].x * shrink_[half], v[j].y * shrink_[half]) : 0;
-          } else {
-            *reinterpret_cast<float2*>(row_of(half) + column + 8 * (first + j)) = v[j];
-          }
+      for (int j = 0; j < kEights; ++j) {
+        const int of = column_ + 8 * j;
+        if (of >= end) break;
+        if constexpr (kHalf) {
+          *reinterpret_cast<uint32_t*>(tiled(segment_->first + of, half) + 2 * pair_) =
+              of < rows ? pack_half2(v[j].x * shrink_[half], v[j].y * shrink_[half]) : 0;
+        } else {
+          *reinterpret_cast<float2*>(row_of(half) + column + 8 * j) = v[j];
         }
       }
     }
@@ -185,12 +193,12 @@ class LaneResults {
 
   // By column, with run-time indices, hence from local memory.
   __device__ void write_singly() const {
-    float sums[kN / 2];
+    float sums[kSliceSums];
 #pragma unroll
-    for (int i = 0; i < kN / 2; ++i) sums[i] = sum_[i];
+    for (int i = 0; i < kSliceSums; ++i) sums[i] = sum_[i];
     const int end = args_.half.tiles ? (segment_->rows + 63) / 64 * 64 : segment_->rows;
 #pragma unroll 1
-    for (int i = 0; i < kN / 2; ++i) {
+    for (int i = 0; i < kSliceSums; ++i) {
       const int half = i / 2 % 2, row = column_ + i / 4 * 8 + 2 * pair_ + i % 2;
       if (row >= end || !(half ? there_[1] : there_[0])) continue;
       const float scale = half ? scale_[1] : scale_[0], shrink = half ? shrink_[1] : shrink_[0];
@@ -215,10 +223,10 @@ class LaneResults {
     const bool odd = pair_ % 2;
     const int rows = segment_->rows, beside = odd ? 3 + pair_ : pair_;
     const bool pairs = segment_->out_stride % 2 == 0 && reinterpret_cast<uintptr_t>(segment_->out) % 8 == 0;
-    const bool whole = column_ + kN / 2 <= rows;
+    const bool whole = column_ + kSliceColumns / 2 <= rows;
     const float *bias = segment_->bias, *up_bias = segment_->up_bias;
 #pragma unroll
-    for (int j = 0; j < kN / 8; j += 2) {
+    for (int j = 0; j < kEights; j += 2) {
       const int first = column_ + 4 * j;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -250,7 +258,7 @@ class LaneResults {
   }
 
   const ProductArgs& args_;
-  const float (&sum_)[kN / 2];
+  const float (&sum_)[kSliceSums];
   const int group_, pair_;
   const ProductSegment* segment_;
   int column_;

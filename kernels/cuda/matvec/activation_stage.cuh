@@ -71,16 +71,16 @@ class ActivationStage {
     return args_.experts.of(__float_as_int(id_));
   }
 
-  // Stages token t at `to`, starts the ring's remaining copies after the first loads, and passes values to the router's
-  // scores. Returns this thread's sum of squares if there is a norm.
-  template <typename Ring, typename Scores>
-  __device__ __forceinline__ float stage(int t, uint8_t* to, Ring& ring, Scores& scores) {
+  // Stages token t at `to`, starts the ring's remaining copies after the first loads, and passes values to `beside`.
+  // Returns this thread's sum of squares if there is a norm.
+  template <typename Ring, typename Beside>
+  __device__ __forceinline__ float stage(int t, uint8_t* to, Ring& ring, Beside& beside) {
     if (t > 0) from_ += args_.x_stride - (column_ - my_first_), column_ = my_first_;
     if constexpr (kFloat)
-      return kWhole || args_.cols % 4 == 0 ? stage_quads(to) : stage_elements(to);
+      return kWhole || args_.cols % 4 == 0 ? stage_quads(t, to, beside) : stage_elements(to);
     else
-      return kBoth && t == 1 ? stage_integers(t, values_.second, to, ring, scores)
-                             : stage_integers(t, values_.row, to, ring, scores);
+      return kBoth && t == 1 ? stage_integers(t, values_.second, to, ring, beside)
+                             : stage_integers(t, values_.row, to, ring, beside);
   }
 
  private:
@@ -131,8 +131,8 @@ class ActivationStage {
   }
 
   // cols is a multiple of 32.
-  template <typename Ring, typename Scores>
-  __device__ __forceinline__ float stage_integers(int t, Row& row, uint8_t* to, Ring& ring, Scores& scores) {
+  template <typename Ring, typename Beside>
+  __device__ __forceinline__ float stage_integers(int t, Row& row, uint8_t* to, Ring& ring, Beside& beside) {
     float squares = 0;
     if (t == 0 ? !loads_early_ : !kBoth) load_all();
     wait_for_values(row);
@@ -142,7 +142,7 @@ class ActivationStage {
     std::conditional_t<Shape::kBits, BitStore, IntegerStore<L, kLowParts<Format>>> store(to, shape_.groups, my_first_);
 #pragma unroll 1
     while (column_ - 8 * shape_.lane < args_.cols) { // by whole warps
-      scores.add(t, row.now, column_);
+      beside.add(t, row.now, column_);
       if (args_.norm_weight)
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
@@ -171,7 +171,8 @@ class ActivationStage {
   }
 
   // Rows begin at multiples of 16 bytes.
-  __device__ __forceinline__ float stage_quads(uint8_t* to) const {
+  template <typename Beside>
+  __device__ __forceinline__ float stage_quads(int t, uint8_t* to, Beside& beside) const {
     constexpr int kQuads = L::kGroupWeights / 4, kBatch = 8;
     const float* x = from_ - my_first_;
     auto* out = reinterpret_cast<float4*>(to);
@@ -189,6 +190,7 @@ class ActivationStage {
       for (int k = 0; k < kBatch; ++k) {
         const int i = first + k * shape_.threads;
         if (i >= all) break;
+        if (kWhole || i < quads) beside.add(t, v[k], 4 * i);
         if (args_.norm_weight && (kWhole || i < quads)) {
           const float4 w = weight[k];
           squares += v[k].x * v[k].x + v[k].y * v[k].y + v[k].z * v[k].z + v[k].w * v[k].w;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "kernels/cuda/matvec/activation_stage.cuh"
+#include "kernels/cuda/matvec/adapter_rows.cuh"
 #include "kernels/cuda/matvec/expert_choice.cuh"
 #include "kernels/cuda/matvec/matvec_epilogue.cuh"
 #include "kernels/cuda/matvec/router_scores.cuh"
@@ -83,8 +84,8 @@ class ChunkProducts {
   __device__ __forceinline__ ChunkProducts(const Shape& shape, const Memory& memory, const Lut& lut)
       : shape_(shape), memory_(memory), lut_(lut) {}
 
-  template <typename Ring>
-  __device__ __forceinline__ void multiply(Ring& ring, int row_blocks) const {
+  template <typename Ring, typename Beside>
+  __device__ __forceinline__ void multiply(Ring& ring, int row_blocks, Beside& beside) const {
     float* chunk_sums = memory_.sums + ring.first_chunk * C::kRows + shape_.lane / kSumLanes;
     for (; ring.left > 0; ring.row_block = 0, ++ring.tile) {
       const int tile_groups = shape_.tile_groups(ring.tile), row_bytes = shape_.tile_bytes(ring.tile);
@@ -111,6 +112,7 @@ class ChunkProducts {
           use(activations_of(t));
       };
       for (; ring.left > 0 && ring.row_block < row_blocks; --ring.left, ++ring.row_block) {
+        beside.approach_end(ring.left);
         const uint8_t* const chunk = ring.next_chunk();
         float total[kTokens];
         if constexpr (kBits)
@@ -210,15 +212,15 @@ class ChunkProducts {
   const Lut& lut_;
 };
 
-template <typename Format, int kTokens, bool kExact, bool kWhole, typename Scores = NoScores>
-__device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block, Scores scores = {}) {
+template <typename Format, int kTokens, bool kExact, bool kWhole, typename Beside = NothingBeside>
+__device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block, Beside beside = {}) {
   using Shape = MatvecShape<Format, kTokens, kExact, kWhole>;
   using Lut = LutOf<Format, kExact>;
   using LutFiller = typename Lut::template Filler<kMatvecThreads>;
   const bool dataflow = !Shape::kFloat && args.dataflow_input; // float formats load weights first
   let_successor_start();
   stamp(args.stamps, kStarts);
-  scores.start();
+  beside.start();
   const Shape shape(args);
   typename ActivationStage<Format, Shape>::Values values;
   ActivationStage<Format, Shape> input(args, shape, dataflow, values);
@@ -236,31 +238,32 @@ __device__ __forceinline__ void multiply_rows(const MatvecArgs& args, int block,
   for (int t = threadIdx.x + shape.threads; t < kMatvecThreads; t += shape.threads) LutFiller(t).store(memory.lut);
   const Lut lut(memory.lut);
   __syncthreads();
-  scores.add_residual();
+  beside.prepare(rows);
 
   if (!dataflow) wait_for_predecessor();
   stamp(args.stamps, kPredecessorDone);
 #pragma unroll
   for (int t = 0; t < kTokens; ++t) {
     if (t >= shape.tokens) continue;
-    float squares = input.stage(t, memory.activations + t * memory.token_bytes, ring, scores);
+    float squares = input.stage(t, memory.activations + t * memory.token_bytes, ring, beside);
     if (args.norm_weight) {
       squares = warp_sum(squares);
       if (shape.lane == 0) memory.squares[t * shape.warps + shape.warp] = squares;
     }
   }
-  scores.finish();
+  beside.finish();
   const MatvecEpilogue<Format, Shape> epilogue(args, shape, rows, dataflow);
   float residual[kTokens] = {}, scale[kTokens];
   epilogue.load_residual(residual);
   __syncthreads();
   stamp(args.stamps, kInputLoaded);
-  scores.publish();
+  beside.publish();
   epilogue.find_scales(scale, memory.squares);
 
-  ChunkProducts<Format, Shape>(shape, memory, lut).multiply(ring, rows.count);
+  ChunkProducts<Format, Shape>(shape, memory, lut).multiply(ring, rows.count, beside);
+  beside.gather();
   __syncthreads();
-  epilogue.write(memory.sums, scale, residual);
+  epilogue.write(memory.sums, scale, residual, beside);
   stamp(args.stamps, kEnds);
   if (dataflow) wait_for_predecessor(); // waiting for this kernel then includes its predecessors
 }
@@ -290,6 +293,28 @@ __global__ void __launch_bounds__(kMatvecThreads, 1)
     multiply_rows<First, kTokens, false, true>(first, block);
   else
     multiply_rows<Second, kTokens, false, true>(second, block - first_blocks);
+}
+
+// Blocks that start first have the fewest row blocks, and rows of A.
+template <typename Format, int kTokens, bool kWhole>
+__global__ void __launch_bounds__(kMatvecThreads, 1)
+    matvec_adapted_kernel(const __grid_constant__ MatvecArgs args, const __grid_constant__ AdapterArgs adapter) {
+  const int turn = blockIdx.x, block = gridDim.x - 1 - turn;
+  multiply_rows<Format, kTokens, false, kWhole>(args, block, AdapterRows<kTokens>(adapter, args, turn));
+}
+
+template <typename First, typename Second, int kTokens>
+__global__ void __launch_bounds__(kMatvecThreads, 1)
+    matvec_adapted_pair_kernel(const __grid_constant__ MatvecArgs first, const __grid_constant__ AdapterArgs of_first,
+                               const __grid_constant__ MatvecArgs second, const __grid_constant__ AdapterArgs of_second,
+                               int first_blocks) {
+  const int block = blockIdx.x;
+  if (block < first_blocks)
+    multiply_rows<First, kTokens, false, true>(first, first_blocks - 1 - block,
+                                               AdapterRows<kTokens>(of_first, first, block));
+  else
+    multiply_rows<Second, kTokens, false, true>(second, static_cast<int>(gridDim.x) - 1 - block,
+                                                AdapterRows<kTokens>(of_second, second, block - first_blocks));
 }
 
 } // namespace ridge::kernels::cuda

@@ -9,6 +9,10 @@
 
 #include <cstdint>
 
+namespace ridge::core {
+struct AdapterUse;
+}
+
 namespace ridge::kernels::cuda {
 
 struct MatvecSegment {
@@ -76,6 +80,34 @@ struct MatvecArgs {
   __device__ __forceinline__ int chosen_slots() const { return slots - (shared.out != nullptr); }
   __device__ __forceinline__ bool is_shared(int slot) const { return shared.out && slot == slots - 1; }
 #endif
+};
+
+// LoRA adapters: B (scale * (A x)) is added to each segment's result (adapter_rows.cuh).
+inline constexpr int kMaxAdapterRows = 4; // of A, per block
+struct AdapterSegment {
+  const uint16_t* a = nullptr;       // f16 [rank][cols], times the norm's weights
+  const uint16_t* b = nullptr;       // f16 [rows][padded_rank]
+  const float* factors = nullptr;    // [rank], with the powers of two of A's rows and B's columns
+  const int32_t* adapters = nullptr; // [rank]
+  float* sums = nullptr;             // [tokens][rank]: sentinels, until a block of the same kernel stores scale * (A x)
+  int rank = 0, padded_rank = 0;     // padded to a multiple of 8; 0: no change
+  int first = 0;                     // padded ranks of earlier segments
+};
+struct AdapterArgs {
+  AdapterSegment segment[kMaxSegments];
+  int rank = 0, padded_rank = 0; // of all segments
+
+  const core::AdapterUse* uses = nullptr; // [streams][adapters]
+  int adapters = 0;
+  const int32_t *positions = nullptr, *streams = nullptr;
+  const int32_t* outputs = nullptr; // null: every token has a row
+
+  // Set by the launcher: rows of A per block; where shared memory behind the product's begins, and its parts.
+  int rows = 0, shared_offset = 0, b_offset = 0, scaled_offset = 0;
+};
+struct AdaptedProduct {
+  MatvecArgs product;
+  AdapterArgs adapter;
 };
 
 // A folded router beside a product with result y: scores = matrix [x, residual] + constant (router_scores.cuh), then

@@ -9,6 +9,7 @@ template <typename Format, typename Shape>
 class MatvecEpilogue {
   using C = Chunks<Format>;
   static constexpr int kTokens = Shape::kTokens, kAdders = 4;
+  static constexpr float kInverse = 1 / (Shape::kExact ? 1 : Layout<Format>::kConstantScale);
 
  public:
   __device__ __forceinline__ MatvecEpilogue(const MatvecArgs& args, const Shape& shape, const BlockRows<Format>& rows,
@@ -36,8 +37,9 @@ class MatvecEpilogue {
   }
 
   // `sums`: [tokens][tiles][row blocks][rows].
-  __device__ __forceinline__ void write(const float* sums, const float (&scale)[kTokens],
-                                        float (&residual)[kTokens]) const {
+  template <typename Beside>
+  __device__ __forceinline__ void write(const float* sums, const float (&scale)[kTokens], float (&residual)[kTokens],
+                                        const Beside& beside) const {
 #pragma unroll 1
     for (int i = first_result_; i - shape_.lane / kAdders < results_; i += shape_.threads / kAdders) {
       const bool real = i < results_;
@@ -53,6 +55,12 @@ class MatvecEpilogue {
           value[0] += of_tile[0];
           if (args_.gated) value[1] += of_tile[results_];
         }
+        if constexpr (Beside::kChanges)
+          if (real && row < segment.rows) {
+            const int quarter = shape_.lane % kAdders;
+            value[0] += kInverse * beside.change(static_cast<int>(&segment - args_.segment), row, t, quarter);
+            if (args_.gated) value[1] += kInverse * beside.change(1, row, t, quarter);
+          }
 #pragma unroll
         for (float& v : value) {
 #pragma unroll

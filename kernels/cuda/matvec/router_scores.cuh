@@ -2,24 +2,17 @@
 // and the residual. A bulk copy brings a block's rows (at most two) into shared memory.
 #pragma once
 
+#include "kernels/cuda/matvec/beside.cuh"
 #include "kernels/cuda/matvec/weight_ring.cuh"
 #include "kernels/cuda/runtime/ptx.cuh"
 
 namespace ridge::kernels::cuda {
 
-struct NoScores {
-  __device__ __forceinline__ void start() {}
-  __device__ __forceinline__ void add_residual() {}
-  __device__ __forceinline__ void add(int, const float (&)[8], int) {}
-  __device__ __forceinline__ void finish() {}
-  __device__ __forceinline__ void publish() const {}
-};
-
 inline constexpr int kRouterSums = kMaxRouterRows * 2 * kMatvecWarps;
 constexpr int64_t router_scores_bytes(int64_t columns, int rows) { return (rows * columns + kRouterSums) * 4 + 16; }
 
 template <int kTokens>
-class RouterScores {
+class RouterScores : public NothingBeside {
  public:
   __device__ __forceinline__ RouterScores(const RouterRows& router, const MatvecArgs& args)
       : router_(router), args_(args), columns_(args.cols + router.width), first_row_(blockIdx.x * router.rows),
@@ -48,7 +41,8 @@ class RouterScores {
   }
 
   // While activations arrive.
-  __device__ __forceinline__ void add_residual() {
+  template <typename Rows>
+  __device__ __forceinline__ void prepare(const Rows&) {
     if (count_ <= 0) return;
     wait_for_rows();
 #pragma unroll 1
@@ -59,14 +53,22 @@ class RouterScores {
         float4 x = residual_[t];
         if (i != 4 * static_cast<int>(threadIdx.x)) x = load_latest_4(residual(t, i));
         while (is_sentinel(x)) x = load_latest_4(residual(t, i));
-        add_quad(t, x, args_.cols + i);
+        add(t, x, args_.cols + i);
       }
   }
 
   __device__ __forceinline__ void add(int t, const float (&x)[8], int column) {
     if (count_ <= 0) return;
-    add_quad(t, {x[0], x[1], x[2], x[3]}, column);
-    add_quad(t, {x[4], x[5], x[6], x[7]}, column + 4);
+    add(t, float4{x[0], x[1], x[2], x[3]}, column);
+    add(t, float4{x[4], x[5], x[6], x[7]}, column + 4);
+  }
+  __device__ __forceinline__ void add(int t, float4 x, int column) {
+#pragma unroll
+    for (int r = 0; r < kMaxRouterRows; ++r)
+      if (r < count_) {
+        const float4 w = *reinterpret_cast<const float4*>(rows_ + r * columns_ + column);
+        sum_[t][r] += w.x * x.x + w.y * x.y + w.z * x.z + w.w * x.w;
+      }
   }
 
   __device__ __forceinline__ void finish() {
@@ -94,15 +96,6 @@ class RouterScores {
     return args_.residual + t * args_.residual_stride + i;
   }
   __device__ __forceinline__ void wait_for_rows() const { BarrierAddress(sums_ + kRouterSums).wait(0); }
-  __device__ __forceinline__ void add_quad(int t, float4 x, int column) {
-#pragma unroll
-    for (int r = 0; r < kMaxRouterRows; ++r)
-      if (r < count_) {
-        const float4 w = *reinterpret_cast<const float4*>(rows_ + r * columns_ + column);
-        sum_[t][r] += w.x * x.x + w.y * x.y + w.z * x.z + w.w * x.w;
-      }
-  }
-
   const RouterRows& router_;
   const MatvecArgs& args_;
   int columns_, first_row_, count_;

@@ -87,6 +87,8 @@ struct MatvecShape {
 // for few blocks.
 template <typename Format>
 struct BlockRows {
+  static constexpr int kRows = Chunks<Format>::kRows;
+
   const MatvecArgs& args;
   int first, results, count;
 

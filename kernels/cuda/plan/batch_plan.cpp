@@ -30,10 +30,12 @@ std::vector<bool> find_siblings(const std::vector<Step>& steps) {
   return follows;
 }
 
-std::optional<ProductKernel> forced_way(const PlanInputs& in, const std::vector<int32_t>& steps) {
+std::optional<ProductKernel> forced_way(const PlanInputs& in, const Plan& plan, const std::vector<int32_t>& steps) {
+  if (std::ranges::any_of(steps, [&](int32_t step) { return plan.steps[step].matrix()->has_changes(); }))
+    return ProductKernel::matvec;
   if (in.forced.empty()) return std::nullopt;
   auto found = in.forced.find("");
-  if (found == in.forced.end()) found = in.forced.find(name_of_products(in.program, in.plan, steps));
+  if (found == in.forced.end()) found = in.forced.find(name_of_products(in.program, plan, steps));
   return found == in.forced.end() ? std::nullopt : std::optional(found->second);
 }
 
@@ -43,8 +45,8 @@ bool sees_ahead(const core::AttentionParams& params, const PlanShape& shape) {
   return !params.causal || (shape.has_blocks && params.block_ahead);
 }
 
-Planning::Planning(const PlanInputs& inputs, const PlanShape& of)
-    : in(inputs), shape(of), steps(inputs.plan.steps), sibling_follows(find_siblings(steps)),
+Planning::Planning(const PlanInputs& inputs, const Plan& steps_of, const PlanShape& of)
+    : in(inputs), plan(steps_of), shape(of), steps(steps_of.steps), sibling_follows(find_siblings(steps)),
       ways(steps.size(), ProductKernel::matvec) {
   if (overlaps() && in.dataflow_sync && shape.tokens <= kDataflowTokens) dataflow_tokens = shape.tokens;
   if (shape.tokens == 1 && shape.outputs == 1) find_gathered();
@@ -100,7 +102,7 @@ void Planning::choose_way(const std::vector<int32_t>& group) {
   const MatrixStep& first = *question.products[0];
   question.rows = rows_of(first.x) * first.used;
   question.after_attention = group[0] > 0 && attends(steps[group[0] - 1]);
-  ProductChoice choice = choose(in, question, forced_way(in, group));
+  ProductChoice choice = choose(in, question, forced_way(in, plan, group));
   for (const int32_t step : group) ways[step] = choice.way;
   products.push_back({group, std::move(choice)});
 }
@@ -124,11 +126,34 @@ bool Planning::only_next_reads(int32_t step, ValueId x) const {
          std::ranges::count_if(steps, reads) == 1;
 }
 
-BatchPlan plan_for(const PlanInputs& inputs, const PlanShape& shape) {
-  Planning planning(inputs, shape);
+// One or two tokens: the blocks of a product pass A x by dataflow.
+bool Planning::can_adapt() const {
+  if (dataflow_tokens == 0 || in.config.exact || in.config.observer) return false;
+  return std::ranges::all_of(steps, [&](const Step& step) {
+    const MatrixStep* m = step.matrix();
+    return !m || !m->has_changes() || in.kernels.can_adapt(*m, shape.tokens);
+  });
+}
+
+namespace {
+
+BatchPlan finished(Planning planning) {
   Calls calls = emit_calls(planning);
   run_passes(planning, calls);
-  return {shape, planning.dataflow_tokens, inputs.plan.dataflow_values, std::move(calls), std::move(planning.products)};
+  return {planning.shape, planning.dataflow_tokens, planning.plan.dataflow_values, std::move(calls),
+          std::move(planning.products)};
+}
+
+} // namespace
+
+BatchPlan plan_for(const PlanInputs& inputs, const PlanShape& shape) {
+  if (inputs.adapted && shape.tokens <= kDataflowTokens)
+    if (Planning adapted(inputs, *inputs.adapted, shape); adapted.can_adapt()) {
+      BatchPlan plan = finished(std::move(adapted));
+      plan.adapted = true;
+      return plan;
+    }
+  return finished(Planning(inputs, inputs.plan, shape));
 }
 
 } // namespace ridge::kernels::cuda

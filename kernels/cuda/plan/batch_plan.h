@@ -18,6 +18,10 @@ inline constexpr int64_t kGraphTokens = 64; // larger batches are not graphs
 // enough to fill the chip with a block per token
 inline constexpr int64_t kPromptTokensAtLeast = 64;
 
+// ExecutorConfig::batch_invariant: a token attends as if alone in its batch, in so many splits of its context at most;
+// so many tokens share a launch and its scratch, latent attention with a quarter of the splits.
+inline constexpr int kInvariantSplits = 32, kInvariantTokens = 16, kInvariantLatentShare = 4;
+
 struct TokenRun {
   int64_t first, tokens;
   auto operator<=>(const TokenRun&) const = default;
@@ -45,6 +49,7 @@ struct BatchPlan {
   std::vector<bool> dataflow_values;
   std::vector<KernelCall> calls;
   std::vector<PlannedProducts> products;
+  bool adapted = false; // of PlanInputs::adapted
 
   bool is_dataflow(core::ValueId id) const { return dataflow_tokens > 0 && dataflow_values[id]; }
 };
@@ -56,6 +61,9 @@ class KernelCapabilities {
 
   // Whether one matvec kernel can compute both.
   virtual bool can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const = 0;
+
+  // Whether its matvec kernel adds the parts' changes.
+  virtual bool can_adapt(const MatrixStep& matrix, int64_t tokens) const = 0;
 
   // Whether the product's kernel also computes the router's scores.
   virtual bool can_take_router(const MatrixStep& matrix, const MatrixStep& router, int64_t tokens) const = 0;
@@ -93,6 +101,7 @@ struct PlanInputs {
   int64_t least_side = 0;
   ForcedWays forced = {};
   WayFactors factors = way_factors({});
+  const Plan* adapted = nullptr; // for batches whose kernels add all changes
 };
 
 // Whether tokens attend to later ones.

@@ -11,9 +11,10 @@ namespace ridge::kernels::cuda {
 using core::ValueId;
 
 struct Planning {
-  Planning(const PlanInputs& inputs, const PlanShape& of);
+  Planning(const PlanInputs& inputs, const Plan& steps_of, const PlanShape& of);
 
   const PlanInputs& in;
+  const Plan& plan;
   const PlanShape& shape;
   const std::vector<Step>& steps;
   int64_t dataflow_tokens = 0;
@@ -28,7 +29,7 @@ struct Planning {
   int64_t rows_of(ValueId id) const { return in.program.values[id].gathered ? shape.outputs : shape.tokens; }
   const core::Weight& weight(core::WeightId id) const { return in.program.weights[id]; }
   const core::Weight& first_weight(const MatrixStep& m) const { return weight(m.parts[0].weight); }
-  int32_t slot_of(ValueId id) const { return in.plan.buffers.slot_of_value[id]; }
+  int32_t slot_of(ValueId id) const { return plan.buffers.slot_of_value[id]; }
   bool has_rows(const Step& step) const {
     return shape.outputs > 0 || step.outputs.empty() || !in.program.values[step.outputs[0]].gathered;
   }
@@ -37,6 +38,7 @@ struct Planning {
     return found == gathered.end() ? id : found->second;
   }
   bool gathers(int32_t step) const;
+  bool can_adapt() const;
   bool dataflow_input(int32_t step) const { return dataflow_tokens > 0 && steps[step].dataflow_input; }
   // Whether the preceding product computes this router and the next `route`.
   bool is_folded_router(int32_t step) const;

@@ -64,7 +64,7 @@ bool joins_activation(const Planning& p, const KernelCall& call, const KernelCal
   const PromptProduct& product = *call.get<PromptProduct>();
   const auto* activation = next.get<PlainOp>();
   if (!activation || activation->op->kind != OpKind::activate || product.products.size() != 1 ||
-      call.step + 1 != next.first_step || activation_behind(p.in.program, p.in.plan, call.step) != activation->op)
+      call.step + 1 != next.first_step || activation_behind(p.in.program, p.plan, call.step) != activation->op)
     return false;
   // The output must not overwrite the input.
   return !product.reads_half || p.slot_of(activation->op->outputs[0]) != p.slot_of(product.products[0].matrix.x);

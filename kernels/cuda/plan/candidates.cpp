@@ -280,7 +280,7 @@ ProductChoice choose(const PlanInputs& in, const ProductGroup& group, std::optio
 }
 
 bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits& limits) {
-  return !config.exact && limits.shared_per_block >= kGemmSharedBytes;
+  return !config.exact && !config.batch_invariant && limits.shared_per_block >= kGemmSharedBytes;
 }
 
 bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits& limits) {

@@ -2,6 +2,7 @@
 #include "kernels/cuda/plan/batch_planning.h"
 #include "kernels/cuda/products/scratch_sizes.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace ridge::kernels::cuda {
@@ -15,7 +16,7 @@ class Emitter {
   explicit Emitter(const Planning& planning) : p_(planning) {}
 
   Calls run() {
-    if (p_.dataflow_tokens > 0 && std::ranges::count(p_.in.plan.dataflow_values, true) > 0) add(ClearDataflow{});
+    if (p_.dataflow_tokens > 0 && std::ranges::count(p_.plan.dataflow_values, true) > 0) add(ClearDataflow{});
     for (; step_ < std::ssize(p_.steps); ++step_)
       if (p_.has_rows(p_.steps[step_]) && !p_.is_absorbed(step_)) add_step(p_.steps[step_]);
     --step_;
@@ -126,18 +127,24 @@ class Emitter {
     const RopeStore rope{heads, shape.tokens, dataflow_input()};
     const bool one_run = !shape.distinct_streams && shape.tile_tokens > 1 && shape.tokens <= kAttentionRows;
     const core::Op* op = heads.attention;
-    if (op && !looks_ahead(*op) && (shape.distinct_streams || one_run) &&
+    if (op && !invariant() && !looks_ahead(*op) && (shape.distinct_streams || one_run) &&
         p_.in.kernels.can_rope_in_attention(heads, one_run))
       return add(RopeAttention{rope, {op, p_.placed(op->outputs[0]), shape.tokens, 0, one_run}});
-    if (shape.tokens >= kPromptTokensAtLeast && p_.in.kernels.can_rope_prompts(heads))
+    if (!invariant() && shape.tokens >= kPromptTokensAtLeast && p_.in.kernels.can_rope_prompts(heads))
       add(PromptRope{rope});
     else
       add(rope);
     if (op) add_attention(*op);
   }
 
+  bool invariant() const { return p_.in.config.batch_invariant; }
   void add_attention(const core::Op& op) {
     const PlanShape& shape = p_.shape;
+    if (invariant() && op.kind == OpKind::attention && !looks_ahead(op) && p_.in.kernels.has_fast_attention(op)) {
+      for (int64_t first = 0; first < shape.tokens; first += kInvariantTokens)
+        add_attention(op, {first, std::min<int64_t>(kInvariantTokens, shape.tokens - first)}, false);
+      return;
+    }
     const bool splits = op.kind == OpKind::attention &&
                         (looks_ahead(op) ? p_.in.kernels.can_attend_prompts(op) : p_.in.kernels.has_fast_attention(op));
     if (!splits || shape.prompts.empty()) return add_attention(op, {0, shape.tokens}, shape.tile_tokens > 1);

@@ -4,6 +4,7 @@
 #include "core/rings.h"
 #include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/plan/folded_routers.h"
+#include "kernels/cuda/plan/packed_adapters.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/cuda/plan/workspace_plan.h"
 #include "kernels/cuda/products/scratch_sizes.h"
@@ -108,8 +109,11 @@ MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig&
                        bool experts_on_host) {
   MemoryPlan memory;
   const std::vector<ExpertGroup> groups = experts_on_host ? expert_groups(program) : std::vector<ExpertGroup>{};
-  const Plan plan = make_plan(program, true);
-  memory.weights = weight_bytes(program, groups) + folded_bytes(program, config, plan, limits);
+  const Plan plan = make_plan(program, true, !config.batch_invariant);
+  const std::optional<Plan> made = adapts_products(config, limits) ? make_adapted_plan(program) : std::nullopt;
+  const Plan* adapted = made ? &*made : nullptr;
+  memory.weights = weight_bytes(program, groups) + folded_bytes(program, config, plan, limits) +
+                   packed_adapter_bytes(program, adapted);
   memory.experts = expert_sizes(groups);
   const std::vector<core::CacheRows> rows = core::cache_rows(program, config);
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -117,7 +121,7 @@ MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig&
     memory.cache += bytes.keys + bytes.values;
   }
   for (const core::StateLayer& layer : program.states) memory.state += state_floats(layer, config) * kFloatBytes;
-  memory.scratch = plan_workspace(program, config, plan, limits).bytes() + 4 * config.max_batch * kFloatBytes +
+  memory.scratch = plan_workspace(program, config, plan, limits, adapted).bytes() + 4 * config.max_batch * kFloatBytes +
                    place_bytes(program, config) + given_bytes(program, config) + adapter_bytes(program, config) +
                    expert_table_bytes(groups, limits.sm_count) + mailbox_bytes(program, config);
   memory.reserve = reserve_bytes(program, config);

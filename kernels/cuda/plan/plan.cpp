@@ -223,7 +223,7 @@ bool Planner::exchanges_follow_one_another() const {
 bool Planner::joins_experts(const MatrixStep& experts, const MatrixStep& shared) const {
   const bool fused = shared.norm != experts.norm || shared.norm_epsilon != experts.norm_epsilon ||
                      shared.glu != experts.glu || shared.residual != kNone || experts.residual != kNone;
-  if (shared.ids != kNone || fused || shared.parts.size() != experts.parts.size()) return false;
+  if (shared.ids != kNone || fused || shared.has_changes() || shared.parts.size() != experts.parts.size()) return false;
   for (size_t i = 0; i < shared.parts.size(); ++i) {
     const MatrixStep::Part &a = experts.parts[i], &b = shared.parts[i];
     const core::Weight &of_experts = program_.weights[a.weight], &of_shared = program_.weights[b.weight];
@@ -352,21 +352,23 @@ const Op* activation_behind(const core::Program& program, const Plan& plan, size
   return fits && !program.is_read_after(between) && std::ranges::count_if(plan.steps, reads) == 1 ? next.op : nullptr;
 }
 
-Plan make_plan(const Program& program, bool fuse) {
+void Planner::fuse(bool with_norms) {
+  if (with_norms) fold_norms();
+  fuse_gate_up();
+  fuse_sums();
+  fuse_gates_of_norms();
+  fuse_residuals();
+  fuse_sums_of_norms();
+  join_shared_experts();
+  merge_siblings();
+  fuse_heads();
+  fuse_latent_heads();
+  find_head_matrices();
+}
+
+Plan make_plan(const Program& program, bool fuse, bool fold_norms) {
   Planner planner(program);
-  if (fuse) {
-    planner.fold_norms();
-    planner.fuse_gate_up();
-    planner.fuse_sums();
-    planner.fuse_gates_of_norms();
-    planner.fuse_residuals();
-    planner.fuse_sums_of_norms();
-    planner.join_shared_experts();
-    planner.merge_siblings();
-    planner.fuse_heads();
-    planner.fuse_latent_heads();
-    planner.find_head_matrices();
-  }
+  if (fuse) planner.fuse(fold_norms);
   planner.find_dataflow();
   planner.find_folded_routers();
   return planner.finish();

@@ -4,6 +4,7 @@
 
 #include "core/program.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <variant>
@@ -15,9 +16,16 @@ inline constexpr int32_t kNone = -1;
 
 // Products with a common input, and what is fused around them.
 struct MatrixStep {
+  // A LoRA change B (scale * (A x)) of a part's result, only in adapted plans; `small`: A x.
+  struct Change {
+    core::WeightId a = kNone, b = kNone;
+    const core::Op* scale = nullptr;
+    core::ValueId small = kNone;
+  };
   struct Part {
     core::WeightId weight, bias;
     core::ValueId out;
+    Change change = {};
   };
   core::ValueId x;
   core::WeightId norm = kNone; // x is RMS-normed first
@@ -32,6 +40,9 @@ struct MatrixStep {
   std::vector<MatrixStep> shared_expert; // a shared expert's product of the same format, size and gate
   bool of_heads = false;                 // ids are 0 … used - 1, known before any kernel runs
 
+  bool has_changes() const {
+    return std::ranges::any_of(parts, [](const Part& part) { return part.change.scale; });
+  }
   // Whether blocks wait for it before they multiply.
   bool reads(core::ValueId id) const {
     return id == x || (id == ids && !of_heads) || (!shared_expert.empty() && id == shared_expert[0].x);
@@ -116,8 +127,11 @@ struct Plan {
   std::vector<bool> dataflow_values; // read while the writer runs
 };
 
-// `program` must outlive the plan.
-Plan make_plan(const core::Program& program, bool fuse);
+// `program` must outlive the plan. fold_norms: into the products that read them.
+Plan make_plan(const core::Program& program, bool fuse, bool fold_norms = true);
+
+// Fused, with LoRA adapters inside products, for matvec kernels; nothing without adapters. Routers are not folded.
+std::optional<Plan> make_adapted_plan(const core::Program& program);
 
 // The `activate` that a prompt product can apply to its result, which no other step reads; or null.
 const core::Op* activation_behind(const core::Program& program, const Plan& plan, size_t step);

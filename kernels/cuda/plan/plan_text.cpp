@@ -75,6 +75,7 @@ std::string flags_of(const KernelCall& call) {
     flag(any([](const MatrixStep* m) { return m->norm != kNone; }), "norm");
     flag(any([](const MatrixStep* m) { return m->glu.has_value(); }), "gated");
     flag(any([](const MatrixStep* m) { return m->residual != kNone; }), "add");
+    flag(any([](const MatrixStep* m) { return m->has_changes(); }), "adapted");
     if constexpr (requires { work.layout; }) flag(work.layout == HalfLayout::tiles, "tiled");
     if constexpr (requires { work.half; }) flag(work.half == HalfLayout::tiles, "tiled");
     if constexpr (requires { work.wide; }) flag(work.wide, "wide");

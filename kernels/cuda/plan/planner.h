@@ -14,6 +14,18 @@ class Planner {
     for (const core::Op& op : program.ops) steps_.push_back(step_of(op));
   }
 
+  void take_adapters();
+  void fuse(bool with_norms = true);
+  void find_dataflow();
+  void pass_small_values();
+  void find_folded_routers();
+  Plan finish();
+
+  bool adapts() const {
+    return std::ranges::any_of(steps_, [](const Step& step) { return step.matrix() && step.matrix()->has_changes(); });
+  }
+
+ private:
   void fold_norms();
   void fuse_gate_up();
   void fuse_sums();
@@ -25,11 +37,7 @@ class Planner {
   void fuse_heads();
   void fuse_latent_heads();
   void find_head_matrices();
-  void find_dataflow();
-  void find_folded_routers();
-  Plan finish();
 
- private:
   static Step step_of(const core::Op& op) {
     Step step{.op = &op, .inputs = op.inputs, .outputs = op.outputs};
     if (op.kind != core::OpKind::linear && op.kind != core::OpKind::expert_linear) return step;

@@ -15,17 +15,16 @@ namespace {
 
 using core::round_up;
 
-void plan_values(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
-                 WorkspacePlan& to) {
+constexpr int64_t kKeptDecodedBytes = int64_t{2} << 30; // of an encoder, which only evaluates prompts
+
+void plan_values(const core::Program& program, const Plan& plan, int64_t tokens, int64_t outputs, ValuesPlan& to) {
   for (const core::BufferPlan::Slot& slot : plan.buffers.slots)
-    to.values.push_back((slot.gathered ? config.max_outputs : config.max_batch) * slot.width * kFloatBytes);
+    to.values.push_back((slot.gathered ? outputs : tokens) * slot.width * kFloatBytes);
   to.dataflow_offset.push_back(0);
   for (size_t id = 0; id < program.values.size(); ++id)
     to.dataflow_offset.push_back(to.dataflow_offset.back() +
                                  (plan.dataflow_values[id] ? round_up(program.values[id].width, 4) : 0));
   to.dataflow = to.dataflow_offset.back() * kDataflowTokens * kFloatBytes;
-  for (const core::RopeTable& table : program.rope_tables)
-    to.rope_tables.push_back(std::ssize(table.frequencies(config.context)) * kFloatBytes + std::ssize(table.axes));
 }
 
 void plan_products(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
@@ -72,6 +71,7 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
   }
   to.batch_parts = std::min(to.batch_parts, kBatchScratchBytes);
   to.slots = (2 * to.most_slots + 1) * static_cast<int64_t>(sizeof(int32_t)) + tiles * sizeof(ExpertTile);
+  if (config.max_outputs == 0) to.kept_decoded = kKeptDecodedBytes;
   if (has_prompt_products(config, limits))
     to.decoded = expanded_bytes(to.widest_cols), to.product_bounds = std::ssize(program.weights) * sizeof(ProductBound);
   else
@@ -102,15 +102,18 @@ int64_t unpacked_cache_bytes(const core::Program& program, const core::ExecutorC
 void plan_attention(const core::Program& program, const core::ExecutorConfig& config, const DeviceLimits& limits,
                     WorkspacePlan& to) {
   int64_t most_kv_heads = 1;
+  const int64_t at_once = config.batch_invariant ? std::min<int64_t>(kInvariantTokens, config.max_batch) : 1;
   for (const core::KvLayer& kv : program.kv_layers) {
     if (kv.latent && kv.v_dim == 0) {
       to.index_scores = std::min<int64_t>(config.max_batch, kIndexedTokens) * config.context * kFloatBytes;
     } else if (kv.latent) {
-      to.latent_partial = std::max(to.latent_partial, latent_scratch_floats(kv.v_dim, limits.sm_count) * kFloatBytes);
+      to.latent_partial =
+          std::max(to.latent_partial, (at_once + kInvariantLatentShare - 1) / kInvariantLatentShare *
+                                          latent_scratch_floats(kv.v_dim, limits.sm_count) * kFloatBytes);
     } else {
       most_kv_heads = std::max(most_kv_heads, kv.heads);
-      to.attention_partial =
-          std::max(to.attention_partial, attention_scratch_floats(kv.k_dim, kv.v_dim, limits.sm_count) * kFloatBytes);
+      to.attention_partial = std::max(
+          to.attention_partial, at_once * attention_scratch_floats(kv.k_dim, kv.v_dim, limits.sm_count) * kFloatBytes);
     }
   }
   to.attention_tickets = config.max_batch * most_kv_heads * kAttentionTickets * kFloatBytes;
@@ -123,15 +126,20 @@ int64_t sum(const std::vector<int64_t>& of) { return std::accumulate(of.begin(),
 } // namespace
 
 int64_t WorkspacePlan::bytes() const {
-  return sum(values) + dataflow + sum(rope_tables) + half_x + glu_half + glu_largest + exponents + 2 * gate +
-         2 * decoded + product_bounds + batch_parts + slots + attention_partial + latent_partial + index_scores +
-         attention_tickets + unpacked_cache + zero_streams;
+  return sum(values) + dataflow + sum(adapted.values) + adapted.dataflow + sum(rope_tables) + half_x + glu_half +
+         glu_largest + exponents + 2 * gate + 2 * decoded + product_bounds + batch_parts + slots + attention_partial +
+         latent_partial + index_scores + attention_tickets + unpacked_cache + zero_streams;
 }
 
 WorkspacePlan plan_workspace(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
-                             const DeviceLimits& limits) {
+                             const DeviceLimits& limits, const Plan* adapted) {
   WorkspacePlan made;
-  plan_values(program, config, plan, made);
+  plan_values(program, plan, config.max_batch, config.max_outputs, made);
+  if (adapted)
+    plan_values(program, *adapted, std::min(config.max_batch, kDataflowTokens),
+                std::min(config.max_outputs, kDataflowTokens), made.adapted);
+  for (const core::RopeTable& table : program.rope_tables)
+    made.rope_tables.push_back(std::ssize(table.frequencies(config.context)) * kFloatBytes + std::ssize(table.axes));
   if (has_tensor_products(config, limits)) plan_products(program, config, plan, limits, made);
   plan_attention(program, config, limits, made);
   return made;

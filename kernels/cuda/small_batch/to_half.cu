@@ -20,17 +20,32 @@ __device__ __forceinline__ void load_8(float (&v)[8], const float* from, int fir
   for (int i = 0; i < 8; ++i) v[i] = first + i < cols ? from[first + i] : 0;
 }
 
+// Eight lanes have a group of 64 columns, four if only its first half is there.
 __device__ __forceinline__ void store_bytes(const HalfArgs& args, uint32_t row, uint32_t first, const float (&v)[8],
                                             float factor) {
-  const EightIntegers<false, true> bytes(v, 0xfu << (threadIdx.x % kWarp & ~3u));
+  const bool whole = (first | (kByteColumns - 1)) < static_cast<uint32_t>(args.cols);
+  const uint32_t present = (whole ? 0xffu : 0xfu) << (threadIdx.x % kWarp & ~7u);
+  float largest = largest_of<4>(v, present);
+  if (whole) largest = fmaxf(largest, __shfl_xor_sync(present, largest, 4));
+  const EightIntegers<false, true> bytes(v, largest, present);
   auto* const out = reinterpret_cast<uint8_t*>(args.out);
   *reinterpret_cast<uint2*>(out + byte_row_place(args.rows, row, first) + first % kByteColumns) = {bytes.high[0],
                                                                                                    bytes.high[1]};
   if (threadIdx.x % 4 != 0) return;
   uint8_t* const of_64 = out + byte_row_place(args.rows, row & ~63, first);
-  const int row_of_64 = row % 64, group = first % kByteColumns / 32;
-  *reinterpret_cast<float*>(of_64 + byte_scale_place(row_of_64, group)) = bytes.scale * factor;
-  *reinterpret_cast<__half*>(of_64 + byte_sum_place(row_of_64, group)) = __float2half_rn(bytes.scaled_sum * factor);
+  const int row_of_64 = row % 64, half = first % kByteColumns / 32;
+  if (half == 0) *reinterpret_cast<float*>(of_64 + byte_scale_place(row_of_64)) = bytes.scale * factor;
+  *reinterpret_cast<__half*>(of_64 + byte_sum_place(row_of_64, half)) = __float2half_rn(bytes.scaled_sum * factor);
+}
+// Columns from args.cols on.
+__device__ __forceinline__ void store_zero_bytes(const HalfArgs& args, uint32_t row, uint32_t first) {
+  auto* const out = reinterpret_cast<uint8_t*>(args.out);
+  *reinterpret_cast<uint2*>(out + byte_row_place(args.rows, row, first) + first % kByteColumns) = {};
+  if (first % 32 != 0) return;
+  uint8_t* const of_64 = out + byte_row_place(args.rows, row & ~63, first);
+  const int row_of_64 = row % 64, half = first % kByteColumns / 32;
+  if (half == 0) *reinterpret_cast<float*>(of_64 + byte_scale_place(row_of_64)) = 0;
+  *reinterpret_cast<uint16_t*>(of_64 + byte_sum_place(row_of_64, half)) = 0;
 }
 
 template <HalfLayout kLayout>
@@ -164,49 +179,61 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
   }
   const float zeros[8] = {};
   for (int first = (cols + 7) / 8 * 8 + mine; first < args.stride; first += kStep)
-    store_8<kLayout>(args, row, first, zeros, 0);
+    if constexpr (kLayout == HalfLayout::bytes)
+      store_zero_bytes(args, row, first);
+    else
+      store_8<kLayout>(args, row, first, zeros, 0);
   stamp_latest(stamps, kEnds);
 }
 
+// A row has a warp or a block, which must wait for all of its warps.
 template <int kThreads>
-__global__ void __launch_bounds__(kThreads) layer_norm_to_half_kernel(const __grid_constant__ HalfArgs args) {
+constexpr int kNormThreads = kThreads == kWarp ? 256 : kThreads;
+
+template <int kThreads, int kPieces>
+__global__ void __launch_bounds__(kNormThreads<kThreads>)
+    layer_norm_to_half_kernel(const __grid_constant__ HalfArgs args) {
   __shared__ float scratch[kThreads / kWarp];
-  constexpr int kStep = 8 * kThreads;
+  constexpr int kStep = 8 * kThreads, kRows = kNormThreads<kThreads> / kThreads;
   let_successor_start();
-  const int row = blockIdx.x, cols = args.cols, mine = 8 * threadIdx.x;
+  const int thread = threadIdx.x % kThreads, row = blockIdx.x * kRows + threadIdx.x / kThreads, cols = args.cols,
+            mine = 8 * thread;
+  if (row >= args.rows) return;
   const float* x = args.x + int64_t{row} * cols;
-  const auto over_block = [&](float value, auto&& both) {
+  const auto over_row = [&](float value, auto&& both) {
     value = warp_reduce(value, both);
-    if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = value;
-    __syncthreads();
-    value = scratch[0];
+    if constexpr (kThreads > kWarp) {
+      if (thread % kWarp == 0) scratch[thread / kWarp] = value;
+      __syncthreads();
+      value = scratch[0];
 #pragma unroll
-    for (int w = 1; w < kThreads / kWarp; ++w) value = both(value, scratch[w]);
-    __syncthreads();
+      for (int w = 1; w < kThreads / kWarp; ++w) value = both(value, scratch[w]);
+      __syncthreads();
+    }
     return value;
   };
   const auto sum = [](float a, float b) { return a + b; };
   wait_for_predecessor();
-  float v[kKept][8] = {}, total = 0, squares = 0, largest = 0;
+  float v[kPieces][8] = {}, total = 0, squares = 0, largest = 0;
   const auto for_each = [&](auto&& body) {
 #pragma unroll
-    for (int k = 0; k < kKept; ++k)
+    for (int k = 0; k < kPieces; ++k)
       if (mine + k * kStep < cols)
 #pragma unroll
         for (int i = 0; i < 8; ++i) body(v[k][i], mine + k * kStep + i);
   };
 #pragma unroll
-  for (int k = 0; k < kKept; ++k)
+  for (int k = 0; k < kPieces; ++k)
     if (mine + k * kStep < cols) load_8(v[k], x, mine + k * kStep, cols);
   for_each([&](float element, int) { total += element; });
-  const float mean = over_block(total, sum) / static_cast<float>(cols);
+  const float mean = over_row(total, sum) / static_cast<float>(cols);
   for_each([&](float& element, int column) {
     element = column < cols ? element - mean : 0;
     squares += element * element;
   });
-  const float inverse = rsqrtf(over_block(squares, sum) / static_cast<float>(cols) + args.epsilon);
+  const float inverse = rsqrtf(over_row(squares, sum) / static_cast<float>(cols) + args.epsilon);
 #pragma unroll
-  for (int k = 0; k < kKept; ++k)
+  for (int k = 0; k < kPieces; ++k)
     if (mine + k * kStep < cols) {
       float weight[8], bias[8] = {};
       load_8(weight, args.norm_weight, mine + k * kStep, cols);
@@ -217,20 +244,24 @@ __global__ void __launch_bounds__(kThreads) layer_norm_to_half_kernel(const __gr
         largest = fmaxf(largest, fabsf(v[k][i]));
       }
     }
-  const int exponent = half_exponent(over_block(largest, [](float a, float b) { return fmaxf(a, b); }));
-  if (threadIdx.x == 0) args.exponents[row] = static_cast<int8_t>(exponent);
+  const int exponent = half_exponent(over_row(largest, [](float a, float b) { return fmaxf(a, b); }));
+  if (thread == 0) args.exponents[row] = static_cast<int8_t>(exponent);
   const float factor = exp2f(static_cast<float>(-exponent));
 #pragma unroll
-  for (int k = 0; k < kKept; ++k)
+  for (int k = 0; k < kPieces; ++k)
     if (mine + k * kStep < args.stride) store_8<HalfLayout::tiles>(args, row, mine + k * kStep, v[k], factor);
 }
 
 template <HalfLayout kLayout>
 void launch_for(const Launch& launch, const HalfArgs& args) {
   constexpr int kManyRows = 256, kFewColumns = 4096;
-  if (args.centers && args.stride <= kFewColumns)
-    return launch(layer_norm_to_half_kernel<128>, args.rows, 128, 0, args);
-  if (args.centers) return launch(layer_norm_to_half_kernel<512>, args.rows, 512, 0, args);
+  if (args.centers) {
+    constexpr int kOfWarp = 6, kThreads = kNormThreads<kWarp>, kRows = kThreads / kWarp;
+    if (args.stride <= kOfWarp * 8 * kWarp)
+      return launch(layer_norm_to_half_kernel<kWarp, kOfWarp>, (args.rows + kRows - 1) / kRows, kThreads, 0, args);
+    if (args.stride <= kFewColumns) return launch(layer_norm_to_half_kernel<128, kKept>, args.rows, 128, 0, args);
+    return launch(layer_norm_to_half_kernel<512, kKept>, args.rows, 512, 0, args);
+  }
   if (args.stride <= 1024 || (args.rows >= kManyRows && args.stride <= kFewColumns))
     return launch(to_half_kernel<128, kLayout>, args.rows, 128, 0, args, launch.stamps());
   launch(to_half_kernel<512, kLayout>, args.rows, 512, 0, args, launch.stamps());

@@ -55,6 +55,8 @@ static constexpr TensorRule kTensors[] = {
     {"mixer.out_proj", "ssm_out"},
 };
 static constexpr FieldRule kFields[] = {
+    // Newer versions of llama.cpp require it beside the common attention.layer_norm_rms_epsilon.
+    {"attention.layer_norm_epsilon", Kind::real, "rms_norm_eps | norm_eps | layer_norm_epsilon", 1e-6},
     {"ssm.conv_kernel", Kind::count, "conv_kernel", 4},
     {"ssm.state_size", Kind::count, "ssm_state_size", 128},
     {"ssm.group_count", Kind::count, "n_groups", 8},

@@ -2,6 +2,7 @@
 #include "engine/head_runs.h"
 #include "engine/sequences/scheduler.h"
 #include "kernels/cpu/executor/executor.h"
+#include "support/drafts/dflash_pair.h"
 #include "support/drafts/draft_model.h"
 #include "support/numerics.h"
 
@@ -89,6 +90,43 @@ TEST_CASE("scheduler: draft heads guess what they compute in conversations of se
         if (length > 0) CHECK(guesses > 5 * 3 * length);
       }
     }
+}
+
+TEST_CASE("scheduler: a DFlash head guesses in conversations of two streams, and for a sequence alone") {
+  for (const tests::DflashPair& pair : tests::DflashPair::kinds()) {
+    CAPTURE(pair.head_layers);
+    const engine::LoadedModel model = tests::open_with_dflash(pair.model(), pair.head(), make_cpu_executor, 2);
+    const auto drafting = [&](int64_t length) {
+      return std::make_unique<engine::Speculator>(engine::make_head_drafter(model), length);
+    };
+    int64_t none = 0;
+    const Tokens plain = [&] {
+      Scheduler scheduler(*model.executor, model.program);
+      return converse(scheduler, false, none);
+    }();
+    for (const int64_t length : {0, 1, 7}) { // 0: adaptive
+      CAPTURE(length);
+      int64_t guesses = 0;
+      Scheduler scheduler(*model.executor, model.program, drafting(length));
+      CHECK(converse(scheduler, false, guesses) == plain);
+      if (length > 0) CHECK(guesses > 5 * 3 * length);
+    }
+    Scheduler scheduler(*model.executor, model.program, drafting(3));
+    std::shared_ptr<Sequence> second;
+    SequenceRequest request = request_of({3, 1, 4, 1, 5}, 30);
+    request.is_end = [&, count = 0](int32_t) mutable {
+      if (++count == 5) second = scheduler.submit(request_of({2, 7, 1, 8}, 8));
+      return false;
+    };
+    const auto first = scheduler.submit(std::move(request));
+    const Tokens beside = remaining_tokens(*first);
+    REQUIRE(second);
+    remaining_tokens(*second);
+    CHECK(second->guesses().steps == 0);
+    CHECK(first->guesses().steps >= 3);
+    Scheduler alone(*model.executor, model.program);
+    CHECK(remaining_tokens(*alone.submit(request_of({3, 1, 4, 1, 5}, 30))) == beside);
+  }
 }
 
 TEST_CASE("scheduler: draft heads follow a sequence among others, and guess for no other") {

@@ -226,6 +226,28 @@ TEST_CASE("prefix cache: files bring prompts to the next scheduler, and what is 
   }
 }
 
+TEST_CASE("prefix cache: answers of a model in several processes outlast the loss of one") {
+  for (const bool keeps : {true, false}) {
+    CAPTURE(keeps);
+    const tests::TemporaryFolder folder;
+    PrefixSettings settings = settings_of(1 << 20, folder.path());
+    settings.keeps_answers = keeps;
+    const Tokens prompt = some_tokens(1, 100);
+    {
+      History executor({.streams = 1, .context = 256});
+      Scheduler scheduler(executor, executor.program, nullptr, settings);
+      cached(scheduler, prompt);
+      CHECK(cached(scheduler, prompt) == 99); // waits for the end of the first answer's step
+      executor.broken = executor.copies_break = true;
+      CHECK_THROWS_AS(submit(scheduler, some_tokens(2, 100))->next(), Error);
+      scheduler.drain();
+    }
+    History executor({.streams = 1, .context = 256});
+    Scheduler scheduler(executor, executor.program, nullptr, settings);
+    CHECK(cached(scheduler, prompt) == (keeps ? 99 : 0));
+  }
+}
+
 TEST_CASE("prefix cache: evicted parts go to files, within a budget, and a folder that cannot be used costs a line") {
   const tests::TemporaryFolder folder;
   std::vector<std::string> lines;

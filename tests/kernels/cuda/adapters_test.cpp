@@ -2,6 +2,9 @@
 #include "device.h"
 #include "greedy.h"
 #include "support/adapter_runs.h"
+#include "support/random_adapters.h"
+
+#include <array>
 
 using namespace ridge;
 
@@ -34,5 +37,110 @@ TEST_CASE("CUDA: decoding goes on with the adapters of its stream") {
       CHECK(logits[chosen[position]] >= *std::ranges::max_element(logits) - 1e-4f);
       token = chosen[position];
     }
+  }
+}
+
+namespace {
+
+using tests::RandomProgram;
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// One and two tokens take as many kernels as without adapters.
+void check_plan_size(RandomProgram& model, const core::Program& plain) {
+  const auto adapted = tests::make_executor(model.program, tests::fast_config()),
+             without = tests::make_executor(plain, tests::fast_config());
+  for (const int32_t tokens : {1, 2}) {
+    const auto batch = tests::consecutive(model, 0, tokens);
+    const std::string plan = adapted->describe_plan(batch.batch());
+    CAPTURE(plan);
+    CHECK(first_line(plan) == first_line(without->describe_plan(batch.batch())));
+  }
+}
+
+// Two streams with uses of their own, together and alone.
+double worst_adapted_error(RandomProgram& model) {
+  core::ExecutorConfig config = tests::fast_config();
+  config.streams = 2;
+  const auto executor = tests::make_executor(model.program, config);
+  tests::Naive naive(model.program, config.k_type, config.v_type);
+  std::vector<core::AdapterUse> uses(model.program.adapters.size(), {-0.9f, 0});
+  uses.back() = {1.5f, 3};
+  executor->set_adapters(1, uses);
+  naive.set_adapters(1, uses);
+  double worst = 0;
+  int32_t positions[2] = {};
+  const auto compare = [&](const std::vector<int32_t>& streams) {
+    tests::Steps steps;
+    for (const int32_t stream : streams) {
+      tests::Steps next = tests::consecutive(model, positions[stream]++, 1, stream);
+      steps.tokens.push_back(next.tokens[0]);
+      steps.positions.push_back(next.positions[0]);
+      steps.streams.push_back(stream);
+      steps.outputs.push_back(static_cast<int32_t>(steps.outputs.size()));
+    }
+    worst = tests::worse(worst, tests::nmse(tests::run(*executor, steps), naive.forward(steps.batch())));
+  };
+  for (const std::vector<int32_t>& streams :
+       std::vector<std::vector<int32_t>>{{0}, {1}, {0, 1}, {1, 1}, {0, 0, 1, 1}, {1}, {0, 1}, {0, 0}, {0}})
+    compare(streams);
+  return worst;
+}
+
+} // namespace
+
+TEST_CASE("CUDA: products add the changes of adapters in their own kernels, whatever the format and rank") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::printed_seed();
+  using quant::Type;
+  const std::vector<int64_t> all_ranks[] = {{16}, {1}, {8}, {64}, {3, 16}, {16, 16, 16, 16}};
+  size_t turn = 0;
+  for (const Type type : {Type::Q4_K, Type::Q6_K, Type::Q8_0, Type::Q5_0, Type::IQ4_XS, Type::IQ2_XS, Type::MXFP4,
+                          Type::TQ2_0, Type::Q1_0, Type::F16, Type::BF16})
+    for (const int64_t width : {1024, 256, 2048}) {
+      const std::vector<int64_t>& ranks = all_ranks[turn % std::size(all_ranks)];
+      const Type of_adapter = std::array{Type::F16, Type::F32, Type::BF16}[turn++ % 3];
+      CAPTURE(type);
+      CAPTURE(width);
+      CAPTURE(ranks);
+      RandomProgram model(seed);
+      RandomProgram::Shape shape = {.width = width, .hidden = width == 256 ? 768 : width, .bias = turn % 2 == 0};
+      if (type == Type::Q4_K) shape.value_type = Type::Q6_K;
+      model.transformer(shape, type, Type::Q8_0);
+      const core::Program plain = model.program;
+      tests::add_adapters(model, ranks, of_adapter);
+      check_plan_size(model, plain);
+      CHECK(worst_adapted_error(model) < 20 * tests::single_token_bound(quant::format(type)));
+    }
+}
+
+TEST_CASE("CUDA: an adapter of scale 0 changes no bit of one and two tokens") {
+  REQUIRE_DEVICE();
+  RandomProgram model(tests::printed_seed());
+  model.transformer({.width = 1024, .hidden = 2048}, quant::Type::Q4_K, quant::Type::Q6_K);
+  const core::Program plain = model.program;
+  tests::add_adapters(model, {16}, quant::Type::F16);
+  const auto adapted = tests::make_executor(model.program, tests::fast_config()),
+             without = tests::make_executor(plain, tests::fast_config());
+  const core::AdapterUse off[] = {{0, 0}};
+  adapted->set_adapters(0, off);
+  int32_t position = 0;
+  for (const int32_t tokens : {1, 2, 1}) {
+    const tests::Steps steps = tests::consecutive(model, position, tokens);
+    position += tokens;
+    CHECK(tests::run(*adapted, steps) == tests::run(*without, steps));
+  }
+}
+
+TEST_CASE("CUDA: an executor with adapters allocates what was planned") {
+  REQUIRE_DEVICE();
+  RandomProgram model(tests::printed_seed());
+  model.transformer({.width = 1024}, quant::Type::Q4_K, quant::Type::Q6_K);
+  tests::add_adapters(model, {16, 3}, quant::Type::F16);
+  for (const core::ExecutorConfig& config : {tests::fast_config(), tests::exact_config()}) {
+    const auto planned = kernels::cuda::plan_memory(model.program, config, kernels::cuda::limits_for_plans());
+    const auto taken = kernels::cuda::allocated_memory(*tests::make_executor(model.program, config));
+    CHECK(taken.weights == planned.weights);
+    CHECK(taken.scratch == planned.scratch);
   }
 }

@@ -2,11 +2,15 @@
 //   ridge_cuda_bench 8b:Q4_K_M 8b:F16 -d 0,32768 -s 2,8,32 -p 512,4096 -ub 2048
 //   ridge_cuda_bench heads-128:Q4_K_M heads-256:Q4_K_M -d 0,8192,32768 -p 8192 -ub 2048
 // Prints upload time, decoding at depths -d with -s streams, and prompts of -p. --regret 1,8,512: all ways to multiply
-// (measure/ways/regret.h). --as 75, 80, 86, 89: an older chip's way. Bytes are op_cost's, shares of the measured read
-// bandwidth.
+// (measure/ways/regret.h). --as 75, 80, 86, 89: an older chip's way. --way NAME: a way to multiply
+// (plan/candidates.cpp) where it fits. --divergence TEXT: specs are model files, whose divergence from exact mode is
+// printed for prompts of 512. Bytes are op_cost's, shares of the measured read bandwidth.
 #include "core/clock.h"
+#include "core/files/read_file.h"
 #include "core/half.h"
+#include "engine/loading/loaded_model.h"
 #include "kernels/cuda/executor/executor.h"
+#include "measure/divergence.h"
 #include "measure/ways/regret.h"
 #include "quant/registry.h"
 
@@ -151,10 +155,39 @@ class Model {
   std::map<Type, Pool> pools_;
 };
 
+// Second halves of prompts are scored.
+void print_divergence(const std::string& path, const std::string& text, const kernels::cuda::CudaOptions& options) {
+  constexpr int64_t kPrompt = 512;
+  const engine::LoadedModel model = engine::open_model(path);
+  const std::vector<int32_t> tokens = model.need_tokenizer().encode(core::read_text_file(text));
+  core::ExecutorConfig config;
+  config.context = config.max_batch = kPrompt;
+  config.max_outputs = kPrompt / 2;
+  const auto fast = kernels::cuda::make_cuda_executor(model.program, config, options);
+  config.exact = true;
+  config.k_type = config.v_type = core::KvType::f32;
+  const auto exact = kernels::cuda::make_cuda_executor(model.program, config);
+  std::vector<int32_t> positions(kPrompt), outputs(kPrompt / 2);
+  std::iota(positions.begin(), positions.end(), 0);
+  std::iota(outputs.begin(), outputs.end(), kPrompt / 2);
+  std::vector<measure::PositionScore> scores;
+  for (int64_t at = 0; at + kPrompt < std::ssize(tokens); at += kPrompt) {
+    for (core::Executor* executor : {fast.get(), exact.get()})
+      executor->forward({std::span(tokens).subspan(at, kPrompt), positions, {}, outputs});
+    for (int64_t i = 0; i < kPrompt / 2; ++i)
+      scores.push_back(measure::compare(fast->logits(i), exact->logits(i), tokens[at + outputs[i] + 1]));
+  }
+  const measure::DivergenceReport found = measure::report(scores);
+  fmt::print("{}: {} positions, PPL {:.4f} (exact {:.4f}), KLD {:.3e} ± {:.1e}, 99 % {:.2e}, same top {:.2f} %\n", path,
+             found.positions, found.perplexity.value, found.reference_perplexity.value, found.divergence.value,
+             found.divergence.error, found.divergence_99, 100 * found.same_top.value);
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
   std::vector<std::string> specs;
+  std::string text;
   std::vector<int64_t> depths, streams, prompts, regrets;
   const auto numbers = [](const std::string& text) {
     std::vector<int64_t> result;
@@ -187,12 +220,20 @@ int main(int argc, char** argv) {
       options.graphs = false;
     else if (arg == "--as")
       options.as_compute = std::atoi(argv[++i]);
+    else if (arg == "--way")
+      options.way = argv[++i];
+    else if (arg == "--divergence")
+      text = argv[++i];
     else
       specs.push_back(arg);
   }
   const auto info = kernels::cuda::device_info();
   if (!info.usable) {
     fmt::print("skipped: no CUDA device ({})\n", info.problem);
+    return 0;
+  }
+  if (!text.empty()) {
+    for (const std::string& path : specs) print_divergence(path, text, options);
     return 0;
   }
   const double roof = kernels::cuda::measure_read_bandwidth();

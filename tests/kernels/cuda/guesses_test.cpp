@@ -3,6 +3,7 @@
 #include "engine/guess_runs.h"
 #include "engine/head_runs.h"
 #include "greedy.h"
+#include "support/drafts/dflash_naive.h"
 #include "support/drafts/draft_model.h"
 #include "support/drafts/eagle_runs.h"
 #include "support/numerics.h"
@@ -155,6 +156,24 @@ TEST_CASE("CUDA: draft heads guess what they compute from the rows that decoding
 TEST_CASE("CUDA: EAGLE-3 heads of every kind have the logits of their definition, also of a guess behind a guess") {
   REQUIRE_DEVICE();
   tests::check_eagle_golden(tests::make_executor);
+}
+
+TEST_CASE("CUDA: DFlash heads have the logits of their definition, and the answer is the one without them") {
+  REQUIRE_DEVICE();
+  tests::check_dflash(tests::make_executor);
+  for (const tests::DflashPair& pair : tests::DflashPair::kinds()) {
+    CAPTURE(pair.layers.size());
+    const engine::LoadedModel model = tests::open_with_dflash(pair.model(), pair.head(), tests::make_executor);
+    SamplerParams greedy;
+    greedy.temp = 0;
+    const std::vector<int32_t> prompt = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
+    const std::vector<int32_t> plain = tests::generated(*model.executor, model.program, prompt, greedy, 60);
+    for (const int64_t length : {0, 1, 7})
+      tests::check_same(
+          tests::generated(*model.executor, model.program, prompt, greedy, 60,
+                           std::make_unique<engine::Speculator>(engine::make_head_drafter(model), length)),
+          plain);
+  }
 }
 
 TEST_CASE("CUDA: tiny models of every architecture say the same with guesses as without") {

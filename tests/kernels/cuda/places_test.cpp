@@ -1,6 +1,7 @@
 // Rows, axes and pictures on the GPU.
 #include "device.h"
 #include "greedy.h"
+#include "kernels/cpu/executor/executor.h"
 #include "support/placed_batches.h"
 #include "support/recipes/golden_rows.h"
 #include "support/recipes/recipe_runs.h"
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 using namespace ridge;
 
@@ -99,6 +101,66 @@ TEST_CASE("CUDA: tokens of prompts that see later ones, in heads of many widths"
       }
     }
   });
+}
+
+TEST_CASE("CUDA: an encoder's layers make the rows that the CPU makes, of any number of patches, and again") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  constexpr int64_t kHeads = 4, kHidden = 1076, kVocab = 50;
+  for (const int64_t dim : {64, 72, 80}) {
+    CAPTURE(dim);
+    tests::RandomProgram m(seed + dim);
+    core::RopeTable& table = m.program.rope_tables.emplace_back(core::RopeTable{{}, 1, core::RopeStyle::split});
+    for (int64_t pair = 0; pair < dim / 2; ++pair)
+      table.inverse_frequency.push_back(1 / static_cast<float>(1 + pair * pair));
+    const int64_t width = kHeads * dim;
+    const auto linear = [&](core::ValueId x, int64_t rows) { return m.linear(x, quant::Type::F16, rows, true); };
+    const auto add = [&](core::ValueId x, core::ValueId y) { return m.op(core::OpKind::add, {x, y}, {}, width); };
+    core::ValueId x = m.embed(quant::Type::F32, width, kVocab);
+    for (int32_t layer = 0; layer < 2; ++layer) {
+      const core::ValueId normed = m.layer_norm(x);
+      core::ValueId q = linear(normed, width), k = linear(normed, width), v = linear(normed, width);
+      for (core::ValueId* turned : {&q, &k})
+        *turned = m.op(core::OpKind::rope, {*turned}, {}, width, core::RopeParams{0, kHeads, dim});
+      m.program.kv_layers.push_back({kHeads, dim, dim});
+      m.program.ops.push_back({core::OpKind::kv_store, layer, "store", {k, v}, {}, {}, core::KvParams{layer}});
+      core::AttentionParams attention = {.heads = kHeads};
+      attention.layer = layer;
+      attention.scale = 1 / std::sqrt(static_cast<float>(dim));
+      attention.causal = false;
+      x = add(x, linear(m.op(core::OpKind::attention, {q}, {}, width, attention), width));
+      x = add(x, linear(m.activate(linear(m.layer_norm(x), kHidden), core::Activation::gelu), width));
+    }
+    m.program.output = x;
+    core::validate(m.program);
+    for (const int64_t count : {m.integer(65, 128), m.integer(129, 400), m.integer(401, 800)}) {
+      CAPTURE(count);
+      tests::Steps steps;
+      for (int32_t i = 0; i < count; ++i) {
+        steps.tokens.push_back(static_cast<int32_t>(m.integer(0, kVocab - 1)));
+        steps.positions.push_back(i);
+      }
+      const auto rows = [&](core::Executor& executor) {
+        executor.forward({.tokens = steps.tokens, .positions = steps.positions});
+        const float* first = executor.logits(0).data();
+        return std::vector<float>(first, first + count * width);
+      };
+      const auto config = [&](bool exact) {
+        core::ExecutorConfig of = config_for(exact, count);
+        of.max_outputs = 0;
+        return of;
+      };
+      const auto cpu = kernels::cpu::make_cpu_executor(m.program, config(true));
+      const std::vector<float> expected = rows(*cpu);
+      tests::GpuOptions prompt;
+      prompt.way = "prompt";
+      const auto gpu = tests::make_cuda_executor(m.program, config(false), prompt);
+      const std::vector<float> made = rows(*gpu);
+      CHECK(tests::nmse(made, expected) < kFast);
+      CHECK(made == rows(*gpu));
+    }
+  }
 }
 
 TEST_CASE("CUDA: chosen tokens and guesses have the places behind the prompt's last token") {

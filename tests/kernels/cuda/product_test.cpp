@@ -252,6 +252,7 @@ TEST_CASE("CUDA: GeForce cards multiply prompts as bytes, with norms, gates, bia
   CAPTURE(seed);
   GpuOptions geforce;
   geforce.as_compute = 89;
+  geforce.way = "bytes";
   tests::Share share;
   for (const quant::FormatInfo& format : quant::formats()) {
     if (!format.packed || !share.takes_next()) continue;

@@ -62,7 +62,7 @@ struct EaglePair {
     return image(head, tensors);
   }
 
- private:
+ protected:
   static constexpr int64_t kHeads = 4, kKvHeads = 2, kDim = 16, kFfn = 96;
 
   static gguf::File open(std::shared_ptr<const std::vector<std::byte>> image, const char* name) {

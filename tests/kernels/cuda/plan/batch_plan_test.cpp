@@ -51,6 +51,39 @@ TEST_CASE("batch plan: a product of many rows leaves multiprocessors free for th
   CHECK(left(1, 132) == std::vector{0, 0, 0, 0, 4, 0, 0, 0, 0});
 }
 
+TEST_CASE("batch plan: batch-invariant kernels are the same for any number of tokens") {
+  RandomProgram::Shape shape = one_layer();
+  for (const int64_t experts : {0, 8}) {
+    CAPTURE(experts);
+    shape.experts = experts;
+    shape.used = 2;
+    Setting setting(shape);
+    setting.config.batch_invariant = true;
+    setting.config.max_batch = 512;
+    const auto kinds = [&](int64_t tokens) {
+      Names kinds = kernels_of(setting.plan(tokens));
+      std::erase(kinds, "clear_dataflow");
+      std::erase(kinds, "op");                              // a gather has nothing to do for one token
+      const auto [first, end] = std::ranges::unique(kinds); // attention comes in pieces
+      kinds.erase(first, end);
+      return kinds;
+    };
+    const Names alone = kinds(1);
+    CHECK(std::ranges::count(alone, "rope_store") == 1);
+    CHECK(std::ranges::count(alone, "attention") == 1);
+    for (const int64_t tokens : {2, 3, 4, 16, 17, 64, 300}) {
+      CAPTURE(tokens);
+      CHECK(kinds(tokens) == alone);
+    }
+    std::vector<kernels::cuda::TokenRun> pieces;
+    for (const Attention& piece : all_of<Attention>(setting.plan(40))) {
+      CHECK_FALSE(piece.one_run);
+      pieces.push_back({piece.first_row, piece.rows});
+    }
+    CHECK(pieces == std::vector<kernels::cuda::TokenRun>{{0, 16}, {16, 16}, {32, 8}});
+  }
+}
+
 TEST_CASE("batch plan: pieces of prompts beside other tokens have attention calls of their own") {
   Setting setting(one_layer());
   PlanShape shape{.tokens = 300, .outputs = 5, .tile_tokens = 1, .distinct_streams = false};

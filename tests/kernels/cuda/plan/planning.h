@@ -45,13 +45,14 @@ using kernels::cuda::SortExperts;
 using quant::Type;
 
 struct Kernels final : kernels::cuda::KernelCapabilities {
-  bool pairs = true, takes_routers = true, fast = true, ropes_in_attention = true, ropes_runs = true;
+  bool pairs = true, adapts = true, takes_routers = true, fast = true, ropes_in_attention = true, ropes_runs = true;
   int largest_tile = 32;
   bool wide = true, split_columns = false, leaves_sums = false, dots = true;
 
   bool can_pair(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&, int64_t) const override {
     return pairs;
   }
+  bool can_adapt(const kernels::cuda::MatrixStep&, int64_t) const override { return adapts; }
   bool can_take_router(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&, int64_t) const override {
     return takes_routers;
   }
@@ -86,9 +87,11 @@ struct Setting {
   explicit Setting(const RandomProgram::Shape& shape) { model.transformer(shape, Type::Q4_K, Type::Q6_K); }
 
   BatchPlan plan(const PlanShape& shape) const {
-    const kernels::cuda::Plan steps = kernels::cuda::make_plan(model.program, options.fuse);
+    const kernels::cuda::Plan steps = kernels::cuda::make_plan(model.program, options.fuse, !config.batch_invariant);
+    const auto adapted = options.fuse && !config.batch_invariant ? kernels::cuda::make_adapted_plan(model.program) : std::nullopt;
     return kernels::cuda::plan_for({model.program, config, steps, limits, options.overlap, options.dataflow_sync,
-                                    options.experts_on_host, kernels, rates, least_side, forced, factors},
+                                    options.experts_on_host, kernels, rates, least_side, forced, factors,
+                                    adapted ? &*adapted : nullptr},
                                    shape);
   }
   BatchPlan plan(int64_t tokens, int64_t outputs = 1) const { return plan({tokens, outputs, 16, tokens == 1}); }

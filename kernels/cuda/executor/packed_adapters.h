@@ -1,0 +1,33 @@
+// LoRA adapters as products' kernels read them (matvec/adapter_rows.cuh), beside the ops' own weights, which other
+// batches use.
+#pragma once
+
+#include "kernels/cuda/executor/device_weights.h"
+#include "kernels/cuda/matvec/matvec.h"
+#include "kernels/cuda/plan/plan.h"
+#include "kernels/cuda/runtime/device.h"
+
+#include <map>
+
+namespace ridge::kernels::cuda {
+
+class PackedAdapters {
+ public:
+  // Throws OutOfMemory. `adapted` may be null.
+  PackedAdapters(const core::Program& program, const Plan* adapted);
+
+  // Call after the weights' upload. Waits for the end.
+  void make(const core::Program& program, const Plan& adapted, const DeviceWeights& weights,
+            const Launch& launch) const;
+
+  bool empty() const { return segments_.empty(); }
+  int64_t bytes() const { return static_cast<int64_t>(memory_.bytes()); }
+  // Without what a batch decides.
+  const AdapterSegment& operator[](const MatrixStep::Change& change) const { return segments_.at(change.a); }
+
+ private:
+  DeviceMemory memory_;
+  std::map<core::WeightId, AdapterSegment> segments_; // by A
+};
+
+} // namespace ridge::kernels::cuda

@@ -1,0 +1,59 @@
+// Plans with LoRA adapters inside products.
+#include "kernels/cuda/plan/planner.h"
+
+#include <array>
+
+namespace ridge::kernels::cuda {
+
+using core::Op;
+using core::OpKind;
+using core::ValueId;
+
+// W x + B (scale * (A x))
+void Planner::take_adapters() {
+  const auto multiplies = [&](int step) { return is_plain_matrix(step) && steps_[step].matrix()->ids == kNone; };
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (!is_op(static_cast<int>(i), OpKind::add)) continue;
+    const Op& add = *steps_[i].op;
+    const int w = writer(add.inputs[0]), b = writer(add.inputs[1]);
+    if (std::get<core::AddParams>(add.params).scale != 1 || !multiplies(w) || !multiplies(b)) continue;
+    const ValueId scaled = steps_[b].matrix()->x;
+    const int scale = writer(scaled);
+    if (!is_op(scale, OpKind::adapter_scale)) continue;
+    const ValueId small = steps_[scale].op->inputs[0];
+    const int a = writer(small);
+    if (!multiplies(a) || steps_[a].matrix()->x != steps_[w].matrix()->x ||
+        !std::ranges::all_of(std::array{add.inputs[0], add.inputs[1], scaled, small},
+                             [&](ValueId id) { return read_once(id); }))
+      continue;
+    MatrixStep fused = *steps_[w].matrix();
+    fused.parts[0].out = add.outputs[0];
+    fused.parts[0].change = {steps_[a].matrix()->parts[0].weight, steps_[b].matrix()->parts[0].weight, steps_[scale].op,
+                             small};
+    steps_[i].inputs = steps_[w].inputs;
+    steps_[i].work = std::move(fused);
+    for (const int taken : {w, a, scale, b}) mark_removed(taken);
+  }
+  remove_marked();
+}
+
+// Blocks of one kernel pass A x.
+void Planner::pass_small_values() {
+  for (const Step& step : steps_)
+    if (const MatrixStep* m = step.matrix())
+      for (const MatrixStep::Part& part : m->parts)
+        if (part.change.scale) dataflow_values_[part.change.small] = true;
+}
+
+std::optional<Plan> make_adapted_plan(const core::Program& program) {
+  if (program.adapters.empty()) return std::nullopt;
+  Planner planner(program);
+  planner.take_adapters();
+  if (!planner.adapts()) return std::nullopt;
+  planner.fuse();
+  planner.find_dataflow();
+  planner.pass_small_values();
+  return planner.finish();
+}
+
+} // namespace ridge::kernels::cuda

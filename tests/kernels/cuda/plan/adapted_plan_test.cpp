@@ -1,0 +1,122 @@
+// LoRA adapters inside products, without a GPU.
+#include "kernels/cuda/plan/packed_adapters.h"
+#include "kernels/cuda/plan/planning.h"
+#include "support/random_adapters.h"
+
+using namespace ridge;
+using namespace ridge::tests;
+using kernels::cuda::MatrixStep;
+using kernels::cuda::Plan;
+using kernels::cuda::Step;
+
+namespace {
+
+int64_t scalings(const BatchPlan& plan) {
+  return std::ranges::count_if(all_of<PlainOp>(plan),
+                               [](const PlainOp& op) { return op.op->kind == core::OpKind::adapter_scale; });
+}
+
+int64_t changes(const BatchPlan& plan) {
+  int64_t found = 0;
+  for (const KernelCall& call : plan.calls)
+    for (const MatrixStep* m : matrices_of(call))
+      found += std::ranges::count_if(m->parts, [](const MatrixStep::Part& part) { return part.change.scale; });
+  return found;
+}
+
+constexpr int64_t kProductsOfLayer = 7;
+
+} // namespace
+
+TEST_CASE("adapted plan: one and two tokens take no more kernels with adapters than without") {
+  for (const bool other_values : {false, true})
+    for (const bool head_norms : {false, true}) {
+      RandomProgram::Shape shape;
+      shape.layers = 3;
+      shape.head_norms = head_norms;
+      if (other_values) shape.value_type = Type::Q6_K;
+      const Setting plain(shape);
+      Setting adapted(shape);
+      add_adapters(adapted.model, {16}, Type::F16);
+      for (const PlanShape& batch : {PlanShape{1, 1, 16, true}, {1, 0, 16, true}, {2, 2, 16, false}, {2, 1, 1, true}}) {
+        CAPTURE(batch.tokens);
+        CAPTURE(batch.outputs);
+        const BatchPlan plan = adapted.plan(batch), without = plain.plan(batch);
+        CHECK(plan.adapted);
+        CHECK(kernels_of(plan) == kernels_of(without));
+        CHECK(scalings(plan) == 0);
+        CHECK(changes(plan) == 3 * kProductsOfLayer + (batch.outputs > 0 ? 1 : 0));
+        for (size_t i = 0; i < plan.calls.size(); ++i) {
+          CHECK(plan.calls[i].overlap == without.calls[i].overlap);
+          CHECK(has_dataflow_input(plan.calls[i]) == has_dataflow_input(without.calls[i]));
+        }
+      }
+    }
+}
+
+TEST_CASE("adapted plan: values of A pass between a kernel's blocks, so each has memory of its own") {
+  Setting setting(one_layer());
+  add_adapters(setting.model, {3, 16}, Type::F16);
+  const std::optional<Plan> plan = kernels::cuda::make_adapted_plan(setting.model.program);
+  REQUIRE(plan);
+  int64_t rank = 0, packed = 0;
+  for (const Step& step : plan->steps)
+    if (const MatrixStep* m = step.matrix())
+      for (const MatrixStep::Part& part : m->parts) {
+        REQUIRE(part.change.scale);
+        CHECK(plan->dataflow_values[part.change.small]);
+        const kernels::cuda::AdapterSizes sizes = kernels::cuda::adapter_sizes(setting.model.program, part.change);
+        CHECK(sizes.rank == 19);
+        CHECK(sizes.padded_rank == 24);
+        CHECK(sizes.bytes() % 16 == 0);
+        rank += sizes.rank;
+        packed += sizes.bytes();
+      }
+  CHECK(rank == 19 * (kProductsOfLayer + 1));
+  CHECK(kernels::cuda::packed_adapter_bytes(setting.model.program, &*plan) == packed);
+  CHECK(kernels::cuda::packed_adapter_bytes(setting.model.program, nullptr) == 0);
+}
+
+TEST_CASE("adapted plan: larger batches, other kernels, and runs that observe or must be exact take the ops") {
+  Setting setting(one_layer());
+  add_adapters(setting.model, {16}, Type::F16);
+  const auto check_ops = [&](int64_t tokens) {
+    const BatchPlan plan = setting.plan(tokens);
+    CHECK_FALSE(plan.adapted);
+    CHECK(scalings(plan) == kProductsOfLayer + 1);
+    CHECK(changes(plan) == 0);
+  };
+  for (const int64_t tokens : {3, 16, 512}) check_ops(tokens);
+  const auto check_with = [&](auto& option, auto value) {
+    const auto before = std::exchange(option, value);
+    check_ops(1);
+    option = before;
+    CHECK(setting.plan(1).adapted);
+  };
+  check_with(setting.kernels.adapts, false);
+  check_with(setting.config.exact, true);
+  check_with(setting.options.overlap, false);
+  check_with(setting.options.dataflow_sync, false);
+  check_with(setting.options.fuse, false);
+  setting.forced[""] = kernels::cuda::ProductKernel::tiles_8;
+  CHECK(count<Matvec>(setting.plan(1)) == count<Matvec>(Setting(one_layer()).plan(1)));
+}
+
+TEST_CASE("adapted plan: only matrices with adapters change, and only changes that nothing else reads are taken") {
+  Setting setting(one_layer());
+  int product = 0;
+  add_adapters(setting.model, {8}, Type::F32, [&](const core::Op&) { return product++ == 1; }); // k
+  const BatchPlan plan = setting.plan(1);
+  CHECK(plan.adapted);
+  CHECK(changes(plan) == 1);
+  const MatrixStep& m = call_of<Matvec>(plan).product.matrix;
+  REQUIRE(m.parts.size() == 3);
+  CHECK_FALSE(m.parts[0].change.scale);
+  CHECK(m.parts[1].change.scale);
+  core::Program& program = setting.model.program;
+  program.hidden = m.parts[1].change.small;
+  CHECK_FALSE(kernels::cuda::make_adapted_plan(program));
+  program.hidden = -1;
+  program.adapters.clear();
+  CHECK_FALSE(kernels::cuda::make_adapted_plan(program));
+}

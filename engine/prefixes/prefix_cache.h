@@ -20,9 +20,9 @@ struct PrefixSettings {
   int64_t bytes = 0;  // 0: no store
   std::string folder; // empty: no files
   int64_t folder_bytes = 0;
-  std::string model;          // model_key
-  bool keeps_answers = false; // save rows when an answer ends, since streams' rows can be lost with another process
+  std::string model;                                      // model_key
   std::function<void(const std::string& line)> warn = {}; // from any thread
+  bool keeps_answers = false; // save rows when an answer ends, since streams' rows can be lost with another process
 };
 
 class PrefixCache {

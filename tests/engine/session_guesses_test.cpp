@@ -5,6 +5,7 @@
 #include "engine/speculation/ngram_drafter.h"
 #include "support/history_executor.h"
 #include "support/http/requests.h"
+#include "support/seed.h"
 
 #include <doctest/doctest.h>
 

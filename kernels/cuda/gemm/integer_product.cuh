@@ -1,10 +1,9 @@
 // out = x Wᵀ for prompts by int8 mma, for GeForce cards, where it is four times as fast as f16 with f32 sums.
-// Activations are 8-bit in groups of 64 (HalfLayout::bytes), weights' codes are bytes, and scales are f32.
+// Activations are 8-bit in groups of 32 (HalfLayout::bytes), weights' codes are bytes, and scales are f32.
 //
 // The f32 units are nearly as busy as the tensor cores. Two things save instructions there:
-// - Integer sums start with the bits of 1.5 · 2^23, so they are the float 1.5 · 2^23 + sum without a conversion. Both
-//   groups of 32 weights of a step are added, times their scales, to what removes these constants; a last fma adds
-//   that times the token's scale to the result.
+// - Integer sums start with the bits of 1.5 · 2^23, so they are the float 1.5 · 2^23 + sum without a conversion. An fma
+//   with the row's scale removes the constant, and one with the token's scale adds to the result.
 // - Offsets times sums of activations are a product of their own, in f16, with a column per group.
 #pragma once
 
@@ -18,33 +17,22 @@ namespace ridge::kernels::cuda {
 template <typename Format>
 concept IntegerFormat = quant::PackedFormat<Format> && !(Layout<Format>::kHalfScales && Layout<Format>::kHasOffset);
 
-// Of a block and its warps (32 or 64 tokens); blocks per multiprocessor. A type, since nvcc cannot name values of one.
-template <int kTokensOf, int kRowsOf, int kWarpTokensOf, int kWarpRowsOf, int kStagesOf, int kBlocksOf>
-struct IntegerTile {
-  static constexpr int kTokens = kTokensOf, kRows = kRowsOf, kWarpTokens = kWarpTokensOf, kWarpRows = kWarpRowsOf,
-                       kStages = kStagesOf, kBlocks = kBlocksOf;
-};
-using PromptIntegerTile = IntegerTile<kByteTokens, kIntegerRows, 64, 32, 3, 2>;
-
-// In steps of kColumns.
-template <IntegerFormat Format, typename Tile = PromptIntegerTile>
+// A block computes kTokens x kRows in steps of kColumns, a warp 64 x 32.
+template <IntegerFormat Format>
 struct IntegerShape {
   using L = Layout<Format>;
-  static constexpr int kTokens = Tile::kTokens, kRows = Tile::kRows, kColumns = kByteColumns;
-  static constexpr int kWarpTokens = Tile::kWarpTokens, kWarpRows = Tile::kWarpRows,
-                       kWarpsAcross = kTokens / kWarpTokens;
-  static constexpr int kThreads = kWarp * kWarpsAcross * kRows / kWarpRows, kBlocks = Tile::kBlocks;
-  // A thread decodes one group of weights every kTurns steps.
-  static constexpr int kTurnThreads = 2 * kRows, kTurns = kThreads / kTurnThreads;
-  static_assert(kThreads == kTurns * kTurnThreads);
+  static constexpr int kTokens = kByteTokens, kRows = kIntegerRows, kColumns = kByteColumns;
+  static constexpr int kWarpTokens = 64, kWarpRows = 32, kWarpsAcross = kTokens / kWarpTokens;
+  static constexpr int kThreads = 2 * kRows; // a thread decodes one group of weights a step
+  static constexpr int kBlocks = 2;          // per multiprocessor: a thread keeps two groups' fragments, 255 registers
+  static_assert(kThreads == kWarp * kWarpsAcross * kRows / kWarpRows);
   static constexpr int kScales = L::kHalfScales ? 2 : 1; // of a group
-  // A row of weights: 64 codes, then scales (IntegerWeights::store); an odd number of 16 bytes against collisions.
+  // A row of weights: 64 codes, then scales (IntegerWeights::store); an odd number of 16 bytes, so that no banks
+  // collide.
   static constexpr int kPitch = kColumns + 16;
-  static constexpr int kInputBytes = kTokens * kByteRowBytes, kStageBytes = kInputBytes + kRows * kPitch;
-  static constexpr int kStages = Tile::kStages;
+  static constexpr int kInputBytes = kTokens * kByteRowBytes, kStageBytes = kInputBytes + kRows * kPitch, kStages = 3;
   // Offsets of the latest 16 steps, [step][row][group of the step], as halves. A product takes eight steps of them.
   static constexpr int kOffsetSteps = 16, kProductSteps = 8;
-  static_assert(kProductSteps + kStages <= kOffsetSteps);
   static constexpr int kSharedBytes = kStages * kStageBytes + (L::kHasOffset ? kOffsetSteps * kRows * 4 : 0);
   static_assert(kBlocks * (kSharedBytes + 1024) <= 100 << 10, "what a multiprocessor of a GeForce card has");
 };
@@ -70,100 +58,100 @@ __device__ __forceinline__ void sign_codes(GroupCodes& group) {
   }
 }
 
-__device__ __forceinline__ void load_floats(float* to, uint32_t shared) {
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
-               : "r"(shared));
+template <int kFloats>
+__device__ __forceinline__ void load_floats(float (&to)[kFloats], uint32_t shared) {
+  if constexpr (kFloats == 2)
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(to[0]), "=f"(to[1]) : "r"(shared));
+  else
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+                 : "r"(shared));
 }
 
-// The sums of a warp's tokens x rows: lane l has tokens 16 m + l / 4 and + 8, rows 8 n + 2 (l % 4) and + 1.
-template <typename Format, typename Tile>
+// The operands of one group for a warp's 64 tokens x 32 rows.
+template <typename Format>
+struct IntegerFragments {
+  using S = IntegerShape<Format>;
+  static constexpr int kM = S::kWarpTokens / 16, kN = S::kWarpRows / 8;
+  uint32_t a[kM][4], b[kN][2];
+  float token[kM / 2][4];        // scales of tokens 8 i + lane / 4, i = 0 … 7
+  float row[kN][2 * S::kScales]; // of rows 8 n + 2 (lane % 4) and + 1
+};
+
+// The sums of a warp's 64 tokens x 32 rows: lane l has tokens 16 m + l / 4 and + 8, rows 8 n + 2 (l % 4) and + 1.
+template <typename Format>
 class IntegerSums {
-  using S = IntegerShape<Format, Tile>;
+  using S = IntegerShape<Format>;
   using L = Layout<Format>;
+  using Fragments = IntegerFragments<Format>;
 
  public:
-  static constexpr int kM = S::kWarpTokens / 16, kN = S::kWarpRows / 8;
+  static constexpr int kM = Fragments::kM, kN = Fragments::kN;
   float sum[kM][kN][4] = {};
 
-  // `x`, `w`: the block's tokens and the warp's first row in the first stage; `first`: the warp's first token.
-  __device__ __forceinline__ IntegerSums(const uint8_t* x, int first, const uint8_t* w, int lane)
-      : x_(address(x + (first + lane % 16) * kByteRowBytes + lane / 16 * 16)),
-        token_(address(x + padding(first, lane))), w_(address(w + lane % 8 * S::kPitch + lane / 8 * 16)),
+  // `x`, `w`: the warp's first token and row in the first stage.
+  __device__ __forceinline__ IntegerSums(const uint8_t* x, const uint8_t* w, int lane)
+      : x_(address(x + lane % 16 * kByteRowBytes + lane / 16 * 16)),
+        token_(address(x + lane / 4 * kByteRowBytes + S::kColumns)),
+        w_(address(w + (lane / 16 * 8 + lane % 8) * S::kPitch + lane / 8 % 2 * 16)),
         row_(address(w + 2 * (lane % 4) * S::kPitch + S::kColumns)) {}
 
-  // A step's weights and scales.
-  struct Weights {
-    uint32_t code[kN][4];            // two words of each group
-    float scale[kN][4 * S::kScales]; // [group][row 8 n + 2 (lane % 4) and + 1][half]
-    float token[kM / 2][4];          // of tokens 8 i + lane / 4, i = 0 … 2 kM - 1
-  };
-  // `stage`: in bytes behind the first.
-  __device__ __forceinline__ void load(Weights& f, uint32_t stage) const {
+  // Loads group kGroup, 0 or 1, of the step in the stage that starts `stage` bytes behind the first.
+  template <int kGroup>
+  __device__ __forceinline__ void load(Fragments& f, uint32_t stage) const {
 #pragma unroll
-    for (int n = 0; n < kN; ++n) load_matrix_x4(f.code[n], w_ + stage + 8 * n * S::kPitch);
+    for (int m = 0; m < kM; ++m) load_matrix_x4(f.a[m], x_ + stage + 16 * m * kByteRowBytes + 32 * kGroup);
+#pragma unroll
+    for (int n = 0; n < kN; n += 2) {
+      uint32_t b[4];
+      load_matrix_x4(b, w_ + stage + 8 * n * S::kPitch + 32 * kGroup);
+      f.b[n][0] = b[0], f.b[n][1] = b[1], f.b[n + 1][0] = b[2], f.b[n + 1][1] = b[3];
+    }
+#pragma unroll
+    for (int i = 0; i < kM / 2; ++i) load_floats(f.token[i], token_ + stage + 8 * (2 * kGroup + i) * kByteRowBytes);
 #pragma unroll
     for (int n = 0; n < kN; ++n)
-#pragma unroll
-      for (int s = 0; s < S::kScales; ++s) load_floats(f.scale[n] + 4 * s, row_ + stage + (8 * n + s) * S::kPitch);
-#pragma unroll
-    for (int i = 0; i < kM / 2; ++i) load_floats(f.token[i], token_ + stage + 8 * i * kByteRowBytes);
+      load_floats(f.row[n],
+                  row_ + stage + (S::kScales == 2 ? (8 * n + kGroup) * S::kPitch : 8 * n * S::kPitch + 8 * kGroup));
   }
 
-  __device__ __forceinline__ void add(const Weights& f, uint32_t stage) {
-    constexpr float kFirst = 12582912.F;
-    constexpr int kFirstBits = 0x4b400000, kScales = S::kScales, kDots = 2 * kScales;
-    float first[kN][2];
+  __device__ __forceinline__ void add(const Fragments& f) {
 #pragma unroll
     for (int n = 0; n < kN; ++n)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float* scale = f.scale[n] + r * kScales;
-        first[n][r] = -kFirst * scale[0];
-        if constexpr (kScales == 2) first[n][r] = __fmaf_rn(-kFirst, scale[1], first[n][r]);
-#pragma unroll
-        for (int s = 0; s < kScales; ++s) first[n][r] = __fmaf_rn(-kFirst, scale[2 * kScales + s], first[n][r]);
-      }
-#pragma unroll
-    for (int m = 0; m < kM; ++m) {
-      uint32_t a[2][4];
-#pragma unroll
-      for (int g = 0; g < 2; ++g) load_matrix_x4(a[g], x_ + stage + 16 * m * kByteRowBytes + 32 * g);
-#pragma unroll
-      for (int n = 0; n < kN; ++n) {
-        int dot[kDots][4];
-#pragma unroll
-        for (int g = 0; g < 2; ++g)
-          if constexpr (kScales == 2) {
-            mma_16x8x16(dot[2 * g], a[g][0], a[g][1], f.code[n][2 * g], kFirstBits);
-            mma_16x8x16(dot[2 * g + 1], a[g][2], a[g][3], f.code[n][2 * g + 1], kFirstBits);
-          } else {
-            mma_16x8x32(dot[g], a[g], f.code[n][2 * g], f.code[n][2 * g + 1], kFirstBits);
-          }
+      for (int m = 0; m < kM; ++m) {
+        constexpr float kFirst = 12582912.F;
+        constexpr int kFirstBits = 0x4b400000;
+        int dot[S::kScales][4];
+        if constexpr (S::kScales == 2) {
+          mma_16x8x16(dot[0], f.a[m][0], f.a[m][1], f.b[n][0], kFirstBits);
+          mma_16x8x16(dot[1], f.a[m][2], f.a[m][3], f.b[n][1], kFirstBits);
+        } else {
+          mma_16x8x32(dot[0], f.a[m], f.b[n][0], f.b[n][1], kFirstBits);
+        }
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          float product = first[n][i % 2];
+          const float* row = f.row[n] + i % 2 * S::kScales;
+          float product = -kFirst * (S::kScales == 2 ? row[0] + row[S::kScales - 1] : row[0]);
 #pragma unroll
-          for (int d = 0; d < kDots; ++d)
-            product = __fmaf_rn(f.scale[n][(2 * (d / kScales) + i % 2) * kScales + d % kScales],
-                                __int_as_float(dot[d][i]), product);
+          for (int s = 0; s < S::kScales; ++s) product = __fmaf_rn(row[s], __int_as_float(dot[s][i]), product);
           sum[m][n][i] = __fmaf_rn(product, f.token[m / 2][m % 2 * 2 + i / 2], sum[m][n][i]);
         }
       }
-    }
   }
 
   // Sums of activations of eight steps: lane l has tokens 8 i + l / 4 in step l % 4, then in that + 4.
   struct TokenSums {
     uint32_t of_step[2][2 * kM];
   };
-  // `tokens`: the block's in memory in the first of these steps, `step_bytes` apart. Missing steps are zero.
-  static __device__ __forceinline__ void load(TokenSums& to, const uint8_t* tokens, int first, int64_t step_bytes,
-                                              int steps, int lane) {
+  // `tokens`: the warp's tokens in memory in the first of these steps, each step `step_bytes` behind the one before.
+  // Missing steps are zero.
+  static __device__ __forceinline__ void load(TokenSums& to, const uint8_t* tokens, int64_t step_bytes, int steps,
+                                              int lane) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int step = lane % 4 + 4 * half;
-      const uint8_t* at = tokens + step * step_bytes + padding(first, lane) + kByteSumRow * kByteRowBytes;
+      const uint8_t* at = tokens + step * step_bytes + (lane / 4 + kByteSumRow) * kByteRowBytes + S::kColumns;
 #pragma unroll
       for (int i = 0; i < kM / 2; ++i) {
         const uint4 sums = step < steps ? *reinterpret_cast<const uint4*>(at + 8 * i * kByteRowBytes) : uint4{};
@@ -192,10 +180,6 @@ class IntegerSums {
   }
 
  private:
-  // Where the first scales of the warp's tokens lie (half_layout.h).
-  static __device__ __forceinline__ int padding(int first, int lane) {
-    return (first / 64 * 64 + first % 64 / 32 * 8 + lane / 4) * kByteRowBytes + S::kColumns;
-  }
   static __device__ __forceinline__ uint32_t address(const void* shared) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   }
@@ -203,32 +187,29 @@ class IntegerSums {
   uint32_t x_, token_, w_, row_;
 };
 
-// A thread's group of each step of its turn, on its way to shared memory. Weights are multiplied by two to the
-// kWeightExponent.
-template <typename Format, typename Tile>
+// A thread's group of each step, on its way to shared memory. Weights are multiplied by two to the kWeightExponent.
+template <typename Format>
 class IntegerWeights {
-  using S = IntegerShape<Format, Tile>;
+  using S = IntegerShape<Format>;
   using L = Layout<Format>;
   using U = TileLayout<Format>;
 
  public:
-  // `to`: the block's first row in the first stage; `row_in_tile`: of the block's rows; `group`: of a step, 0 or 1;
-  // `turn`: its first step.
+  // `to`: the block's first row in the first stage; `row_in_tile`: of the block's rows; `group`: of a step, 0 or 1.
   __device__ __forceinline__ IntegerWeights(const uint8_t* matrix, int row, const GemmArgs& args, uint8_t* to,
-                                            uint8_t* offsets, int row_in_tile, int group, int turn)
+                                            uint8_t* offsets, int row_in_tile, int group)
       : matrix_(matrix), tile_(U::block_offset(row, args.row_bytes) + row % U::kRowBlockRows * U::kBytes),
         codes_(to + row_in_tile * S::kPitch + 32 * group),
         scales_(reinterpret_cast<float*>(
                     to + (row_in_tile - row_in_tile % 2 + (S::kScales == 2 ? group : 0)) * S::kPitch + S::kColumns) +
                 (S::kScales == 2 ? row_in_tile % 2 * 2 : 2 * group + row_in_tile % 2)),
-        offset_(reinterpret_cast<__half*>(offsets) + 2 * row_in_tile + group),
-        left_((args.cols + 31) / 32 - group - 2 * turn), group_(group + 2 * turn), full_tiles_(args.cols / U::kWeights),
-        tail_groups_(args.cols % U::kWeights / 32),
+        offset_(reinterpret_cast<__half*>(offsets) + 2 * row_in_tile + group), left_((args.cols + 31) / 32 - group),
+        group_(group), full_tiles_(args.cols / U::kWeights), tail_groups_(args.cols % U::kWeights / 32),
         tail_shift_(row % U::kRowBlockRows * static_cast<int>(U::kBytes - tail_bytes(args))) {
     if (full_tiles_ == 0) tile_ -= tail_shift_;
   }
 
-  // Loads its group of the next step of its turn.
+  // Loads the next step's group.
   __device__ __forceinline__ void fetch() {
     if (group_ >= kTileGroups) {
       group_ -= kTileGroups;
@@ -237,9 +218,9 @@ class IntegerWeights {
     }
     asm volatile("" : "+l"(tile_)); // or the fields' addresses are added up from five parts each
     real_ = left_ > 0;
-    left_ -= 2 * S::kTurns;
+    left_ -= 2;
     fetched_ = group_;
-    group_ += 2 * S::kTurns;
+    group_ += 2;
     if (full_tiles_ > 0)
       L::fetch(raw_, matrix_ + tile_, kTileGroups, fetched_);
     else if (real_)
@@ -277,11 +258,11 @@ class IntegerWeights {
   bool real_;
 };
 
-template <typename Format, typename Tile = PromptIntegerTile>
-__global__ void __launch_bounds__(IntegerShape<Format, Tile>::kThreads, Tile::kBlocks)
+template <typename Format>
+__global__ void __launch_bounds__(IntegerShape<Format>::kThreads, IntegerShape<Format>::kBlocks)
     integer_product_kernel(const __grid_constant__ IntegerProductArgs args) {
-  using S = IntegerShape<Format, Tile>;
-  using Sums = IntegerSums<Format, Tile>;
+  using S = IntegerShape<Format>;
+  using Sums = IntegerSums<Format>;
   extern __shared__ uint4 shared[];
   auto* const inputs = reinterpret_cast<uint8_t*>(shared); // of a stage: kTokens rows of kByteRowBytes
   uint8_t* const weights = inputs + S::kInputBytes;        // then kRows rows of kPitch bytes
@@ -292,8 +273,7 @@ __global__ void __launch_bounds__(IntegerShape<Format, Tile>::kThreads, Tile::kB
   const int warp_tokens = warp % S::kWarpsAcross * S::kWarpTokens, warp_rows = warp / S::kWarpsAcross * S::kWarpRows;
   let_successor_start();
 
-  // Gated: half of a warp's rows are of gate, then the same of up.
-  constexpr int kHalf = S::kWarpRows / 2;
+  // Gated: each warp has 16 rows of gate, then the same of up.
   const int block_rows = args.gated ? S::kRows / 2 : S::kRows, last = args.gated ? 0 : args.product.segments - 1;
   const auto tiles = [&](int s) { return (args.product.segment[s].rows + block_rows - 1) / block_rows; };
   int index = 0, tile = blockIdx.y;
@@ -301,13 +281,12 @@ __global__ void __launch_bounds__(IntegerShape<Format, Tile>::kThreads, Tile::kB
   const GemmSegment& segment = args.product.segment[index];
   const int first_token = blockIdx.x * S::kTokens, first_row = tile * block_rows;
 
-  const int turn = thread / S::kTurnThreads, my_row = thread % S::kTurnThreads / 2;
-  const int row = first_row + (args.gated ? my_row / S::kWarpRows * kHalf + my_row % kHalf : my_row);
-  const GemmSegment& mine = args.product.segment[args.gated && my_row / kHalf % 2 ? 1 : index];
-  IntegerWeights<Format, Tile> next_weights(mine.weights, min(row, segment.rows - 1), args.product, weights, offsets,
-                                            my_row, thread % 2, turn);
-  const int64_t step_bytes =
-      (int64_t{args.product.tokens} + kByteTokens - 1) / kByteTokens * kByteTokens * kByteRowBytes;
+  const int my_row = thread / 2;
+  const int row = first_row + (args.gated ? my_row / 32 * 16 + my_row % 16 : my_row);
+  const GemmSegment& mine = args.product.segment[args.gated && my_row / 16 % 2 ? 1 : index];
+  IntegerWeights<Format> next_weights(mine.weights, min(row, segment.rows - 1), args.product, weights, offsets, my_row,
+                                      thread % 2);
+  const int64_t step_bytes = int64_t{gridDim.x} * S::kInputBytes;
   const uint8_t* const tokens = reinterpret_cast<const uint8_t*>(args.product.x) + int64_t{first_token} * kByteRowBytes;
   const uint8_t* next_input = tokens + 16 * thread;
   const auto fetch_input = [&](int stage) {
@@ -316,52 +295,51 @@ __global__ void __launch_bounds__(IntegerShape<Format, Tile>::kThreads, Tile::kB
     for (int i = 0; i < S::kInputBytes; i += 16 * S::kThreads)
       if (S::kInputBytes % (16 * S::kThreads) == 0 || i + 16 * thread < S::kInputBytes)
         copy_async_16(to + i, next_input + i);
+    copy_async_commit();
     next_input += step_bytes;
   };
 
-  // A stage holds a step. Weights are stored, and inputs copied, kAhead steps ahead.
-  constexpr int kAhead = S::kStages - 1;
+  // Stages hold the step at work, the next one, whose first group is loaded before this one ends, and the one after.
   const int steps = (args.product.cols + S::kColumns - 1) / S::kColumns;
-  Sums sums(inputs, warp_tokens, weights + warp_rows * S::kPitch, lane);
+  Sums sums(inputs + warp_tokens * kByteRowBytes, weights + warp_rows * S::kPitch, lane);
+  int stage = 0, next = S::kStageBytes, after = 2 * S::kStageBytes;
   next_weights.fetch();
   wait_for_predecessor();
-#pragma unroll
-  for (int step = 0; step < kAhead; ++step) {
-    if (step < steps) fetch_input(step * S::kStageBytes);
-    copy_async_commit();
-    if (S::kTurns == 1 || step % S::kTurns == turn) {
-      next_weights.store(step * S::kStageBytes, step);
-      next_weights.fetch();
-    }
-  }
-  int stage = 0, ahead = kAhead * S::kStageBytes;
+  fetch_input(stage);
+  next_weights.store(stage, 0);
+  next_weights.fetch();
+  if (steps > 1) fetch_input(next);
+  next_weights.store(next, 1);
+  next_weights.fetch();
+  copy_async_wait<0>();
+  __syncthreads();
+  IntegerFragments<Format> first, second;
+  sums.template load<0>(first, stage);
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
-    copy_async_wait<kAhead - 1>();
-    __syncthreads();
-    typename Sums::Weights of_step;
-    sums.load(of_step, stage);
-    if (step + kAhead < steps) {
-      fetch_input(ahead);
-      if (S::kTurns == 1 || (step + kAhead) % S::kTurns == turn) {
-        next_weights.store(ahead, step + kAhead);
-        next_weights.fetch();
-      }
+    if (step + 2 < steps) {
+      fetch_input(after);
+      next_weights.store(after, step + 2);
+      next_weights.fetch();
     }
-    copy_async_commit();
-    sums.add(of_step, stage);
     // The offsets of eight steps are added behind the last of them.
-    if (const int done = step % S::kProductSteps + 1;
-        Layout<Format>::kHasOffset && (done == S::kProductSteps || step + 1 == steps)) {
-      const int begin = step + 1 - done;
-      typename Sums::TokenSums token_sums;
-      Sums::load(token_sums, tokens + begin * step_bytes, warp_tokens, step_bytes, done, lane);
+    const int done = step % S::kProductSteps + 1, begin = step + 1 - done;
+    const bool adds_offsets = Layout<Format>::kHasOffset && (done == S::kProductSteps || step + 1 == steps);
+    typename Sums::TokenSums token_sums;
+    if (adds_offsets)
+      Sums::load(token_sums, tokens + warp_tokens * kByteRowBytes + begin * step_bytes, step_bytes, done, lane);
+    sums.template load<1>(second, stage);
+    sums.add(first);
+    if (adds_offsets)
       sums.add_offsets(token_sums,
                        reinterpret_cast<const uint32_t*>(offsets) + begin % S::kOffsetSteps * S::kRows + warp_rows,
                        done, lane);
-    }
-    stage = stage + S::kStageBytes < S::kStages * S::kStageBytes ? stage + S::kStageBytes : 0;
-    ahead = ahead + S::kStageBytes < S::kStages * S::kStageBytes ? ahead + S::kStageBytes : 0;
+    sums.template load<0>(first, next);
+    sums.add(second);
+    copy_async_wait<0>();
+    __syncthreads();
+    const int free = stage;
+    stage = next, next = after, after = free;
   }
 
   const auto write = [&](int token, int row, float value) {

@@ -66,15 +66,12 @@ struct EightIntegers {
   float scale, scaled_sum = 0;
   int half_sum = 0, all = 0;
 
-  __device__ __forceinline__ explicit EightIntegers(const float (&v)[8], uint32_t present = ~0u)
-      : EightIntegers(v, largest_of<4>(v, present), present) {}
-  // With the scale of values up to `largest`.
-  __device__ __forceinline__ EightIntegers(const float (&v)[8], float largest, uint32_t present) {
+  __device__ __forceinline__ explicit EightIntegers(const float (&v)[8], uint32_t present = ~0u) {
     constexpr float kMax = kLow ? 127 * kHighPartFactor + 127 : 127;
     // Adding 1.5 · 2^23 leaves a float rounded in its low bits. With 128 more, byte 1 is the rounded high part, byte 0
     // the low part plus 128: flip its top bit.
     constexpr float kMagic = 12582912.0f + (kLow ? 128 : 0);
-    const float inverse = kMax * reciprocal(largest);
+    const float largest = largest_of<4>(v, present), inverse = kMax * reciprocal(largest);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       uint32_t q[4];

@@ -17,21 +17,22 @@ enum class HalfLayout : uint8_t {
 };
 
 // Bytes: for every 64 columns all rows, padded to kByteTokens. Activations are divided by 2^exponent of their row
-// (gemm.h), then rounded in groups of 64. A row has 64 bytes and 16 bytes of padding, which avoid bank conflicts.
+// (gemm.h), then rounded in two groups of 32. A row has 64 bytes and 16 bytes of padding, which avoid bank conflicts.
 //
-// The padding of 64 rows holds their scales (f32) and the sums of both halves (f16), ordered so that the lane with
-// tokens 8 i + g loads four at once: the padding of row 8 q + g holds the scales of i = 4 q … + 3 for q = 0 and 1, and
-// the sums of i = 4 (q - 2) … + 3 for q = 2 and 3.
-inline constexpr int kByteColumns = 64, kByteRowBytes = kByteColumns + 16, kByteTokens = 128, kByteSumRow = 16;
+// The padding of 64 rows holds their scales (f32) and their groups' sums (f16), ordered so that the lane with tokens
+// 8 i + g loads four at once: the padding of row 8 q + g holds the scales of group q / 2 and i = 4 (q % 2) … + 3 for
+// q < 4, and the sums of both groups and i = 4 (q - 4) … + 3 for q = 4 and 5.
+inline constexpr int kByteColumns = 64, kByteRowBytes = kByteColumns + 16, kByteTokens = 128, kByteSumRow = 32;
 RIDGE_HD constexpr int64_t byte_row_place(int64_t rows, int64_t row, int64_t column) { // in bytes
   return (column / kByteColumns * ((rows + kByteTokens - 1) / kByteTokens * kByteTokens) + row) * kByteRowBytes;
 }
-// Where the scale and the sum of half 0 or 1 of a row lie, in bytes from byte_row_place() of the first of its 64 rows.
-RIDGE_HD constexpr int byte_scale_place(int row_of_64) {
-  return (8 * (row_of_64 / 32) + row_of_64 % 8) * kByteRowBytes + kByteColumns + row_of_64 / 8 % 4 * 4;
+// Where the scale and the sum of group 0 or 1 of a row lie, in bytes from byte_row_place() of the first of its 64 rows.
+RIDGE_HD constexpr int byte_scale_place(int row_of_64, int group) {
+  return (8 * (2 * group + row_of_64 / 32) + row_of_64 % 8) * kByteRowBytes + kByteColumns + row_of_64 / 8 % 4 * 4;
 }
-RIDGE_HD constexpr int byte_sum_place(int row_of_64, int half) {
-  return byte_scale_place(row_of_64) + kByteSumRow * kByteRowBytes + 2 * half;
+RIDGE_HD constexpr int byte_sum_place(int row_of_64, int group) {
+  return (kByteSumRow + 8 * (row_of_64 / 32) + row_of_64 % 8) * kByteRowBytes + kByteColumns + row_of_64 / 8 % 4 * 4 +
+         2 * group;
 }
 
 // Chunks of 1024 columns of all rows, so that one copy brings a chunk of many rows; 64 bytes between rows avoid bank

@@ -20,32 +20,17 @@ __device__ __forceinline__ void load_8(float (&v)[8], const float* from, int fir
   for (int i = 0; i < 8; ++i) v[i] = first + i < cols ? from[first + i] : 0;
 }
 
-// Eight lanes have a group of 64 columns, four if only its first half is there.
 __device__ __forceinline__ void store_bytes(const HalfArgs& args, uint32_t row, uint32_t first, const float (&v)[8],
                                             float factor) {
-  const bool whole = (first | (kByteColumns - 1)) < static_cast<uint32_t>(args.cols);
-  const uint32_t present = (whole ? 0xffu : 0xfu) << (threadIdx.x % kWarp & ~7u);
-  float largest = largest_of<4>(v, present);
-  if (whole) largest = fmaxf(largest, __shfl_xor_sync(present, largest, 4));
-  const EightIntegers<false, true> bytes(v, largest, present);
+  const EightIntegers<false, true> bytes(v, 0xfu << (threadIdx.x % kWarp & ~3u));
   auto* const out = reinterpret_cast<uint8_t*>(args.out);
   *reinterpret_cast<uint2*>(out + byte_row_place(args.rows, row, first) + first % kByteColumns) = {bytes.high[0],
                                                                                                    bytes.high[1]};
   if (threadIdx.x % 4 != 0) return;
   uint8_t* const of_64 = out + byte_row_place(args.rows, row & ~63, first);
-  const int row_of_64 = row % 64, half = first % kByteColumns / 32;
-  if (half == 0) *reinterpret_cast<float*>(of_64 + byte_scale_place(row_of_64)) = bytes.scale * factor;
-  *reinterpret_cast<__half*>(of_64 + byte_sum_place(row_of_64, half)) = __float2half_rn(bytes.scaled_sum * factor);
-}
-// Columns from args.cols on.
-__device__ __forceinline__ void store_zero_bytes(const HalfArgs& args, uint32_t row, uint32_t first) {
-  auto* const out = reinterpret_cast<uint8_t*>(args.out);
-  *reinterpret_cast<uint2*>(out + byte_row_place(args.rows, row, first) + first % kByteColumns) = {};
-  if (first % 32 != 0) return;
-  uint8_t* const of_64 = out + byte_row_place(args.rows, row & ~63, first);
-  const int row_of_64 = row % 64, half = first % kByteColumns / 32;
-  if (half == 0) *reinterpret_cast<float*>(of_64 + byte_scale_place(row_of_64)) = 0;
-  *reinterpret_cast<uint16_t*>(of_64 + byte_sum_place(row_of_64, half)) = 0;
+  const int row_of_64 = row % 64, group = first % kByteColumns / 32;
+  *reinterpret_cast<float*>(of_64 + byte_scale_place(row_of_64, group)) = bytes.scale * factor;
+  *reinterpret_cast<__half*>(of_64 + byte_sum_place(row_of_64, group)) = __float2half_rn(bytes.scaled_sum * factor);
 }
 
 template <HalfLayout kLayout>
@@ -179,10 +164,7 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
   }
   const float zeros[8] = {};
   for (int first = (cols + 7) / 8 * 8 + mine; first < args.stride; first += kStep)
-    if constexpr (kLayout == HalfLayout::bytes)
-      store_zero_bytes(args, row, first);
-    else
-      store_8<kLayout>(args, row, first, zeros, 0);
+    store_8<kLayout>(args, row, first, zeros, 0);
   stamp_latest(stamps, kEnds);
 }
 

@@ -2,6 +2,7 @@
 // apart from those of the block.
 #pragma once
 
+#include "models/eagle.h"
 #include "models/model.h"
 #include "support/drafts/dflash_pair.h"
 #include "support/executor_runs.h"

@@ -53,8 +53,7 @@ struct GemmaFacts {
   bool embeds = false;
 };
 
-template <GemmaFacts facts>
-static void build(Builder& b) {
+static void build(Builder& b, const GemmaFacts& facts) {
   const Hparams& h = b.hparams();
   b.build(
       {.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, facts.attention(h, il)); },
@@ -66,10 +65,12 @@ static void build(Builder& b) {
        .embeds = facts.embeds});
 }
 
-constinit const ArchitectureFile arch::gemma = {.build = build<GemmaFacts{.attention = of_gemma, .post_norms = false}>};
-constinit const ArchitectureFile arch::gemma2 = {.build = build<GemmaFacts{.attention = of_gemma2, .soft_cap = 30}>};
-constinit const ArchitectureFile arch::gemma3 = {.build = build<GemmaFacts{.attention = of_gemma3}>};
+constinit const ArchitectureFile arch::gemma = {
+    .build = [](Builder& b) { build(b, {.attention = of_gemma, .post_norms = false}); }};
+constinit const ArchitectureFile arch::gemma2 = {
+    .build = [](Builder& b) { build(b, {.attention = of_gemma2, .soft_cap = 30}); }};
+constinit const ArchitectureFile arch::gemma3 = {.build = [](Builder& b) { build(b, {.attention = of_gemma3}); }};
 constinit const ArchitectureFile arch::gemma_embedding = {
-    .build = build<GemmaFacts{.attention = of_gemma_embedding, .embeds = true}>};
+    .build = [](Builder& b) { build(b, {.attention = of_gemma_embedding, .embeds = true}); }};
 
 } // namespace ridge::models

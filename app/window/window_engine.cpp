@@ -345,34 +345,25 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
 void WindowEngine::study(const api::Intent& wanted) {
   const std::shared_ptr<Loaded> loaded = board_.look([&](const api::Snapshot&) { return loaded_; });
   if (!loaded) return;
-  const auto still_open = [&] { return loaded_ == loaded; }; // under the lock of change()
-  if (const auto* text = std::get_if<intent::Tokenize>(&wanted)) {
-    auto tokenized = std::make_shared<api::Tokenized>(tokenize_for_display(loaded->model, text->text));
+  const gguf::File& file = loaded->model.file;
+  const auto show = [&](auto part, auto found) { // unless another model was opened meanwhile
     change([&](api::Snapshot& s) {
-      if (still_open()) s.tokenized = std::move(tokenized);
+      if (loaded_ == loaded) s.*part = std::make_shared<decltype(found)>(std::move(found));
     });
+  };
+  if (const auto* text = std::get_if<intent::Tokenize>(&wanted)) {
+    show(&api::Snapshot::tokenized, tokenize_for_display(loaded->model, text->text));
   } else if (const auto* step = std::get_if<intent::PredictStep>(&wanted)) {
-    if (auto predicted = gauges_->predict(*loaded, *step))
-      change([&](api::Snapshot& s) {
-        if (still_open()) s.predicted = std::move(predicted);
-      });
+    if (const auto predicted = gauges_->predict(*loaded, *step)) show(&api::Snapshot::predicted, *predicted);
   } else if (const auto* tensor = std::get_if<intent::StudyTensor>(&wanted)) {
-    study_tensor(loaded->model.file, tensor->tensor, [&](const api::TensorStudy& study) {
-      change([&](api::Snapshot& s) {
-        if (still_open()) s.tensor = std::make_shared<api::TensorStudy>(study);
-      });
+    study_tensor(file, tensor->tensor, [&](const api::TensorStudy& study) {
+      show(&api::Snapshot::tensor, study);
       return studies_waiting_ == 0;
     });
   } else if (const auto* block = std::get_if<intent::StudyBlock>(&wanted)) {
-    auto study = std::make_shared<api::BlockStudy>(study_block(loaded->model.file, *block));
-    change([&](api::Snapshot& s) {
-      if (still_open()) s.block = std::move(study);
-    });
+    show(&api::Snapshot::block, study_block(file, *block));
   } else if (const auto* piece = std::get_if<intent::StudySlice>(&wanted)) {
-    auto study = std::make_shared<api::SliceStudy>(study_slice(loaded->model.file, *piece));
-    change([&](api::Snapshot& s) {
-      if (still_open()) s.slice = std::move(study);
-    });
+    show(&api::Snapshot::slice, study_slice(file, *piece));
   }
 }
 

@@ -3,7 +3,6 @@
 #include "core/parallel/processes/joining.h"
 #include "core/strings/loopback.h"
 
-
 #include <charconv>
 #include <cstdlib>
 #include <cstring>

@@ -39,7 +39,7 @@ void ToolDesk::decide(const api::intent::AnswerTool& decision) {
 }
 
 void ToolDesk::wake() {
-  { const std::lock_guard lock(mutex_); } // who waits has not checked yet, or is notified
+  { const std::lock_guard lock(mutex_); } // a waiting thread has not checked yet, or is notified
   decided_.notify_all();
 }
 

@@ -67,7 +67,7 @@ void Scheduler::drain() {
 }
 
 void Scheduler::run_when_free(int32_t stream, Intake::StreamWork work) {
-  if (driven_by_caller_) throw std::logic_error("Scheduler: nobody runs work on streams");
+  if (driven_by_caller_) throw std::logic_error("Scheduler: no thread runs work on streams");
   intake_.run_when_free(stream, std::move(work));
 }
 

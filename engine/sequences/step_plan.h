@@ -28,7 +28,7 @@ class StepPlanner {
   StepPlanner(const core::Executor& executor, const core::Program& program, Streams& streams)
       : executor_(executor), program_(program), streams_(streams) {}
 
-  // `waits`: whether a stream that reads a prompt must not go on yet.
+  // `waits`: whether a stream that reads a prompt must not continue yet.
   std::vector<Piece> plan(const std::function<bool(Stream&)>& waits);
   PlacedBatch batch_of(std::span<const Piece> pieces) const;
   // Reports the time of a step with generating sequences.

@@ -33,7 +33,7 @@ class StepRunner {
 
   // Whether a step is under way, so that no sequence can start.
   bool awaits() const { return awaited_ > 0; }
-  // The next step does not continue what the executor decodes by itself.
+  // The next step does not continue what the executor decodes without the host.
   void break_chain() { chained_ = false, awaited_ = 0; }
   // Call before a stream reads its sequence's text, and before something else uses it.
   void enter(Stream& stream) { drafting_.attach(stream, sole_running(streams_) == &stream); }

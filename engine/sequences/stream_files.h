@@ -1,5 +1,5 @@
-// Saves and restores a stream in a folder of its own, while no sequence has it. Throws Error if the folder is unusable
-// or belongs to another model, and if the executor cannot copy caches.
+// Saves and restores a stream in its folder, while no sequence has it. Throws Error if the folder is unusable or belongs
+// to another model, and if the executor cannot copy caches.
 #pragma once
 
 #include "engine/prefixes/prefix_cache.h"

@@ -1,11 +1,10 @@
 // EAGLE-3 draft heads in their own files.
 #pragma once
 
+#include "models/blocks/draft_heads.h"
 #include "models/model.h"
 
 namespace ridge::models {
-
-bool is_eagle_head(const gguf::File& file);
 
 // Builds the Program of a model with logits and the rows that `head` takes, one per token (Program::hidden). Both files
 // must outlive it. Throws Error like build_program, or if the head is for another model.

@@ -52,8 +52,6 @@ core::Program build(const gguf::File& file, Ending ending, std::optional<int64_t
 
 core::Program build_program(const gguf::File& file, Ending ending) { return build(file, ending, {}); }
 
-bool is_eagle_head(const gguf::File& file) { return file.get_string("general.architecture", "") == "eagle3"; }
-
 core::Program build_drafted(const gguf::File& model, const gguf::File& head, Ending ending) {
   return build(model, ending, {}, &head);
 }

@@ -4,9 +4,9 @@
 // and values of the context are made of the model's hidden rows, combined and normed at the end of the model's Program,
 // without the head's layers. Here, one Program stores both: a context token's input of a mixer is its row, a block
 // token's the normed residual. What else is computed of a context token is not read.
-#include "models/dflash.h"
 #include "core/error.h"
 #include "models/blocks/blocks.h"
+#include "models/blocks/draft_heads.h"
 
 namespace ridge::models {
 

@@ -5,9 +5,9 @@
 // row, without the matrix.
 // The head's vocabulary may be a subset (`d2t`); other tokens get kNever. Head and model may share the token table and
 // the output matrix.
-#include "models/eagle.h"
 #include "core/error.h"
 #include "models/blocks/blocks.h"
+#include "models/blocks/draft_heads.h"
 
 #include <array>
 #include <cstring>
@@ -22,6 +22,8 @@ namespace {
 constexpr float kNever = -1e30f;
 
 } // namespace
+
+bool is_eagle_head(const gguf::File& file) { return file.get_string("general.architecture", "") == "eagle3"; }
 
 core::Weight Builder::lend(const std::string& name, int64_t cols, int64_t rows) {
   const core::WeightId id = weight(name, cols, rows);

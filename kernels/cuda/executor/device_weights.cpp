@@ -78,9 +78,9 @@ DeviceWeights::DeviceWeights(const core::Program& program, const ExpertStore& ex
     DeviceWeight& to = weights_[i];
     offsets[i] = total;
     if (uses[i] == Use::matrix) {
-      const FormatKernels& format = format_kernels(w.type);
+      const FormatNumbers& format = format_kernels(w.type).numbers;
       to.row_bytes = format.row_bytes(w.cols);
-      to.matrix_bytes = format.matrix_bytes(w.rows, to.row_bytes);
+      to.matrix_bytes = core::round_up(w.rows, row_block_rows(format.tile_bytes)) * to.row_bytes;
     }
     const ExpertStore::Place place = experts.place(static_cast<core::WeightId>(i));
     to.data = place.data;

@@ -16,10 +16,11 @@ std::optional<FusedGlu> glu_of(const MatrixStep& m) { return m.glu ? fused_glu(*
 
 } // namespace
 
-// All that a kernel's fit depends on, without a batch's values.
-MatvecArgs KernelLauncher::matvec_shape(const MatrixStep& m, int64_t tokens) const {
+MatvecArgs KernelLauncher::matvec_args(const BatchPlan& plan, const Product& product, int64_t tokens) const {
+  const MatrixStep& m = product.matrix;
   const core::Weight& first = first_weight(m);
   MatvecArgs args = {};
+  args.x = value(plan, m.x);
   args.x_per_slot = m.ids != kNone && width(m.x) != first.cols;
   args.x_stride = first.cols;
   args.tokens = static_cast<int>(tokens);
@@ -31,26 +32,18 @@ MatvecArgs KernelLauncher::matvec_shape(const MatrixStep& m, int64_t tokens) con
   for (size_t i = 0; i < m.parts.size(); ++i) {
     const MatrixStep::Part& part = m.parts[i];
     const core::Weight& w = program_.weights[part.weight];
-    args.segment[i] = {weights_[part.weight].data, static_cast<int>(w.rows), nullptr, w.rows,
+    args.segment[i] = {weights_[part.weight].data, static_cast<int>(w.rows), value(plan, part.out), w.rows,
                        weights_.vector(part.bias)};
   }
   args.gated = m.glu.has_value();
   args.glu = glu_of(m).value_or(FusedGlu{});
-  if (m.residual != kNone) args.residual_stride = width(m.residual);
-  if (m.ids == kNone) return args;
-  args.experts = expert_places(m);
-  args.slots = static_cast<int>(m.used + std::ssize(m.shared_expert));
-  return args;
-}
-
-MatvecArgs KernelLauncher::matvec_args(const BatchPlan& plan, const Product& product, int64_t tokens) const {
-  const MatrixStep& m = product.matrix;
-  MatvecArgs args = matvec_shape(m, tokens);
-  args.x = value(plan, m.x);
-  for (size_t i = 0; i < m.parts.size(); ++i) args.segment[i].out = value(plan, m.parts[i].out);
   args.dataflow_input = product.dataflow_input;
   args.residual = value(plan, m.residual);
-  if (m.ids != kNone && !m.of_heads) args.ids = ids(plan, m.ids);
+  if (m.residual != kNone) args.residual_stride = width(m.residual);
+  if (m.ids == kNone) return args;
+  if (!m.of_heads) args.ids = ids(plan, m.ids);
+  args.experts = expert_places(m);
+  args.slots = static_cast<int>(m.used + std::ssize(m.shared_expert));
   for (const MatrixStep& shared : m.shared_expert) {
     for (size_t i = 0; i < shared.parts.size(); ++i) args.shared.weights[i] = weights_[shared.parts[i].weight].data;
     args.shared.x = value(plan, shared.x);
@@ -81,20 +74,17 @@ GemmArgs KernelLauncher::gemm_shape(const MatrixStep& m, int64_t rows) const {
   return args;
 }
 
-GemmArgs KernelLauncher::with_values(GemmArgs args, const BatchPlan& plan, const MatrixStep& m) const {
+GemmArgs KernelLauncher::gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const {
+  GemmArgs args = gemm_shape(m, rows);
   for (size_t i = 0; i < m.parts.size(); ++i) args.segment[i].out = value(plan, m.parts[i].out);
   args.residual = value(plan, m.residual);
   return args;
 }
 
-GemmArgs KernelLauncher::gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const {
-  return with_values(gemm_shape(m, rows), plan, m);
-}
-
 // `tokens`: input rows, or slots of experts.
-BatchArgs KernelLauncher::batch_shape(const MatrixStep& m, int64_t tokens) const {
+BatchArgs KernelLauncher::batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const {
   BatchArgs args = {};
-  args.product = gemm_shape(m, tokens);
+  args.product = gemm_args(plan, m, tokens);
   args.gated = m.glu.has_value();
   args.glu = glu_of(m).value_or(FusedGlu{});
   args.partial = workspace_.batch_parts();
@@ -108,12 +98,6 @@ BatchArgs KernelLauncher::batch_shape(const MatrixStep& m, int64_t tokens) const
   args.tiles = workspace_.expert_tiles();
   args.tile_count = workspace_.tile_count();
   args.order = workspace_.slot_order();
-  return args;
-}
-
-BatchArgs KernelLauncher::batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const {
-  BatchArgs args = batch_shape(m, tokens);
-  args.product = with_values(args.product, plan, m);
   return args;
 }
 
@@ -135,13 +119,12 @@ void KernelLauncher::run(const BatchPlan& plan, const ConvertInput& call, const 
                    .used = width(m.x) != call.cols ? 1 : static_cast<int>(m.used),
                    .exponents = workspace_.exponents()};
   if (call.sums) {
-    const auto& [summed, tile_tokens, wide] = *call.sums;
-    const BatchCut cut = wide ? cut_wide_batch(summed, call.rows) : cut_batch(summed, call.rows, tile_tokens);
+    const auto& [summed, tile_tokens, cut] = *call.sums;
     args.sums = workspace_.batch_parts();
     args.bias = weights_.vector(summed.parts[0].bias);
     args.sum_out = value(plan, m.x);
     args.x = value(plan, summed.residual);
-    args.ranges = cut.left_ranges;
+    args.ranges = cut.ranges;
     args.row_floats = int64_t{cut.row_tiles} * kBatchRows;
     args.range_floats = int64_t{cut.token_tiles} * tile_tokens * args.row_floats;
   }
@@ -164,33 +147,42 @@ static Launch without(Launch launch, int free_multiprocessors) {
   return launch;
 }
 
+// On fewer multiprocessors if that leaves room.
+template <typename Cut>
+static auto cut_on(const Launch& fewer, const Launch& all, const Cut& cut) {
+  const auto found = cut(fewer);
+  return found ? std::pair(fewer, *found) : std::pair(all, cut(all).value());
+}
+
 void KernelLauncher::run(const BatchPlan& plan, const Matvec& call, const Launch& launch) {
+  const MatrixStep& m = call.product.matrix;
   MatvecArgs args = matvec_args(plan, call.product, call.rows);
   if (call.sends)
     if (const ExchangeArgs sum = exchange_args(plan, *call.sends); sum.ranks > 0) args.packets = packet_targets(sum);
-  const FormatKernels& format = format_of(call.product.matrix);
+  const ProductDesc desc = desc_of(program_, m, call.rows);
   const Launch fewer = without(launch, call.free_multiprocessors);
-  if (!call.product.matrix.has_changes()) return format.matvec(fewer, args, config_.exact);
-  const AdapterArgs adapter = adapted_product(plan, call.product, call.rows).adapter;
-  format.matvec_adapted(format.can_adapt(fewer, args, adapter) ? fewer : launch, args, adapter);
+  if (!m.has_changes()) return format_of(m).matvec(fewer, args, cut_matvec(fewer, desc, config_.exact));
+  const auto [on, cut] = cut_on(fewer, launch, [&](const ChipLimits& chip) { return cut_adapted(chip, desc); });
+  format_of(m).matvec_adapted(on, args, adapter_args(plan, m), cut);
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const MatvecPair& call, const Launch& launch) {
-  const FormatKernels& format = format_of(call.first.matrix);
-  const MatvecArgs args = matvec_args(plan, call.first, call.rows), other = matvec_args(plan, call.second, call.rows);
-  const quant::Type type = format_of(call.second.matrix).type;
-  const Launch fewer = without(launch, call.free_multiprocessors);
-  if (call.first.matrix.has_changes() || call.second.matrix.has_changes()) {
-    const AdaptedProduct one = adapted_product(plan, call.first, call.rows),
-                         two = adapted_product(plan, call.second, call.rows);
-    return format.matvec_adapted_pair(format.can_adapt_pair(fewer, one, two, type) ? fewer : launch, one, two, type);
-  }
-  format.matvec_pair(format.can_pair(fewer, args, other, type) ? fewer : launch, args, other, type);
+  const MatrixStep &first = call.first.matrix, &second = call.second.matrix;
+  const ProductDesc descs[] = {desc_of(program_, first, call.rows), desc_of(program_, second, call.rows)};
+  const MatvecArgs args = matvec_args(plan, call.first, call.rows), others = matvec_args(plan, call.second, call.rows);
+  const auto [on, cut] = cut_on(without(launch, call.free_multiprocessors), launch,
+                                [&](const ChipLimits& chip) { return cut_pair(chip, descs[0], descs[1]); });
+  const FormatKernels& format = format_of(first);
+  const quant::Type type = descs[1].format.type;
+  if (first.has_changes() || second.has_changes())
+    return format.matvec_adapted_pair(on, {args, adapter_args(plan, first)}, {others, adapter_args(plan, second)}, type,
+                                      cut);
+  format.matvec_pair(on, args, others, type, cut);
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const MatvecRouter& call, const Launch& launch) {
   format_of(call.product.matrix)
-      .matvec_router(launch, matvec_args(plan, call.product, call.rows), router_rows(plan, call));
+      .matvec_router(launch, matvec_args(plan, call.product, call.rows), router_rows(plan, call), call.cut);
 }
 
 BatchArgs KernelLauncher::small_batch_args(const BatchPlan& plan, const SmallBatch& call) const {
@@ -213,31 +205,21 @@ BatchArgs KernelLauncher::small_batch_args(const BatchPlan& plan, const SmallBat
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const SmallBatch& call, const Launch& launch) {
-  const MatrixStep& m = call.product.matrix;
-  BatchArgs args = small_batch_args(plan, call);
-  if (!call.wide) return format_of(m).batch(launch, args, call.tile_tokens);
-  const BatchCut cut = cut_wide_batch(m, call.rows);
-  args.token_tiles = cut.token_tiles;
-  args.row_tiles = cut.row_tiles;
-  args.ranges = std::max(1, cut.left_ranges);
-  format_of(m).wide_batch(launch, {.log2_parts = cut.log2_parts, .batch = args}, call.tile_tokens);
+  const FormatKernels& format = format_of(call.product.matrix);
+  const BatchArgs args = small_batch_args(plan, call);
+  call.wide ? format.wide_batch(launch, args, call.tile_tokens, call.cut)
+            : format.batch(launch, args, call.tile_tokens, call.cut);
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const ExpertBatch& call, const Launch& launch) {
-  const MatrixStep& m = call.product.matrix;
-  BatchArgs args = small_batch_args(plan, call);
-  if (!call.wide) return format_of(m).batch(launch, args, call.tile_tokens);
-  args.token_tiles = static_cast<int>(most_expert_tiles(call.rows, first_weight(m).count, call.tile_tokens));
-  args.row_tiles = static_cast<int>(batch_row_tiles(args.product, args.gated));
-  args.ranges = 1;
-  format_of(m).wide_batch(launch, {.batch = args}, call.tile_tokens);
+  run(plan, static_cast<const SmallBatch&>(call), launch);
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const ExpertDots& call, const Launch& launch) {
   const MatrixStep& m = call.product.matrix;
   BatchArgs args = batch_args(plan, m, call.rows);
   if (m.norm == kNone) args.x_floats = value(plan, m.x); // else the conversion has normed it
-  format_of(m).expert_dots(launch, args);
+  format_of(m).expert_dots(launch, args, call.cut);
 }
 
 PromptMatrices KernelLauncher::prompt_matrices(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const {
@@ -296,10 +278,6 @@ void KernelLauncher::run(const BatchPlan& plan, const IntegerProduct& call, cons
       {.product = gemm_args(plan, m, call.rows), .gated = m.glu.has_value(), .glu = glu_of(m).value_or(FusedGlu{})});
 }
 
-bool KernelLauncher::can_multiply_bytes(const MatrixStep& m) const {
-  return format_of(m).integer_product && (!m.glu || glu_of(m));
-}
-
 void KernelLauncher::run(const BatchPlan& plan, const Gemm& call, const Launch& launch) {
   const MatrixStep& m = call.product.matrix;
   GemmArgs args = gemm_args(plan, m, call.rows);
@@ -316,15 +294,6 @@ void KernelLauncher::run(const BatchPlan& plan, const GateUpGlu& call, const Lau
                      call.rows * width(out));
 }
 
-bool KernelLauncher::can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const {
-  if (first.has_changes() || second.has_changes())
-    return format_of(first).can_adapt_pair(context_.limits(), {matvec_shape(first, tokens), adapter_shape(first)},
-                                           {matvec_shape(second, tokens), adapter_shape(second)},
-                                           format_of(second).type);
-  return format_of(first).can_pair(context_.limits(), matvec_shape(first, tokens), matvec_shape(second, tokens),
-                                   format_of(second).type);
-}
-
 RouterRows KernelLauncher::router_rows(const BatchPlan& plan, const MatvecRouter& call) const {
   const MatrixStep& router = call.router;
   const FoldedRouter& folded = routers_[call.router_step];
@@ -339,40 +308,6 @@ RouterRows KernelLauncher::router_rows(const BatchPlan& plan, const MatvecRouter
           .gate_out = router.parts.size() > 1 ? value(plan, router.parts[1].out) : nullptr,
           .width = static_cast<int>(width(router.x)),
           .epsilon = router.norm_epsilon};
-}
-
-bool KernelLauncher::can_take_router(const MatrixStep& matrix, const MatrixStep& router, int64_t tokens) const {
-  RouterRows rows = {.width = static_cast<int>(width(router.x))};
-  rows.route.experts = static_cast<int>(first_weight(router).rows);
-  return format_of(matrix).can_take_router(context_.limits(), matvec_shape(matrix, tokens), rows);
-}
-
-BatchCut KernelLauncher::cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {
-  return format_of(m).cut_batch(context_.limits(), batch_shape(m, tokens), tile_tokens);
-}
-
-BatchCut KernelLauncher::cut_wide_batch(const MatrixStep& m, int64_t tokens) const {
-  const BatchArgs args = batch_shape(m, tokens);
-  const auto row_tiles = static_cast<int>(batch_row_tiles(args.product, args.gated));
-  const std::optional<WideCut> cut = cuda::cut_wide_batch(context_.limits(), row_tiles, args.product.cols, tokens,
-                                                          m.residual != kNone && m.parts.size() == 1);
-  if (!cut) return {};
-  const bool split = cut->ranges > 1;
-  return {true, split, split ? cut->ranges : 0, wide_tiles(tokens), row_tiles, cut->log2_parts};
-}
-
-bool KernelLauncher::can_dot_experts(const MatrixStep& m, int64_t slots) const {
-  return format_of(m).can_dot_experts(context_.limits(), batch_shape(m, slots));
-}
-
-KernelCapabilities::Fit KernelLauncher::small_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const {
-  const BatchCut cut = cut_batch(m, tokens, tile_tokens);
-  return {cut.fits, cut.split_columns, cut.left_ranges > 0};
-}
-
-KernelCapabilities::Fit KernelLauncher::wide_batch(const MatrixStep& m, int64_t tokens) const {
-  const BatchCut cut = cut_wide_batch(m, tokens);
-  return {cut.fits, cut.split_columns, cut.left_ranges > 0};
 }
 
 } // namespace ridge::kernels::cuda

@@ -275,32 +275,36 @@ bool KernelLauncher::can_rope_in_attention(const HeadsStep& heads, bool one_run)
   return can_fuse_rope(launch, attention_shape(shape, attention, launch), rope_store_shape(heads), one_run);
 }
 
-bool KernelLauncher::can_rope_prompts(const HeadsStep& heads) const {
-  return heads.q_in != kNone && heads.k_in != kNone && heads.v_in != kNone &&
-         cuda::can_rope_prompts(rope_store_shape(heads));
-}
-
-bool KernelLauncher::can_attend_prompts(const core::Op& attention) const {
-  const auto& params = std::get<core::AttentionParams>(attention.params);
-  if (is_plain(params)) return false;
-  const Cache& cache = cache_.layer(params.layer);
-  const auto heads = static_cast<int>(params.heads);
-  return (context_.limits().prompt_products && cuda::can_attend_prompts(cache, heads)) ||
-         can_attend_by_mma(cache, heads, context_.limits());
-}
-
-bool KernelLauncher::attention_writes_half(const core::Op& attention) const {
-  const Cache& cache = cache_.layer(std::get<core::AttentionParams>(attention.params).layer);
-  return cache.v_half && !wide_attention(cache, context_.launch());
-}
-
-bool KernelLauncher::has_fast_attention(const core::Op& attention) const {
-  const auto& params = std::get<core::AttentionParams>(attention.params);
-  const Cache& cache = cache_.layer(params.layer);
+AttentionFit KernelLauncher::fit_of(const core::Op& attention) const {
+  const auto* params = std::get_if<core::AttentionParams>(&attention.params);
+  if (!params) return {};
+  const Cache& cache = cache_.layer(params->layer);
+  const Launch launch = context_.launch();
   if (attention.kind == core::OpKind::latent_attention)
-    return params.window == 0 && attention.weights.empty() && fast_latent_attention(cache, context_.launch());
-  return !is_plain(params) && fast_attention(cache, params.soft_cap, context_.launch()) &&
-         params.heads / cache.heads <= kAttentionRows;
+    return {.fast = params->window == 0 && attention.weights.empty() && fast_latent_attention(cache, launch)};
+  const auto heads = static_cast<int>(params->heads);
+  AttentionFit fit{.writes_half = cache.v_half && !wide_attention(cache, launch)};
+  if (is_plain(*params)) return fit;
+  fit.fast = fast_attention(cache, params->soft_cap, launch) && heads / cache.heads <= kAttentionRows;
+  fit.prompts = (context_.limits().prompt_products && can_attend_prompts(cache, heads)) ||
+                can_attend_by_mma(cache, heads, launch);
+  return fit;
+}
+
+std::vector<AttentionFit> KernelLauncher::attention_fits(const Plan& plan) const {
+  std::vector<AttentionFit> fits;
+  for (const Step& step : plan.steps) {
+    const auto* heads = step.get<HeadsStep>();
+    const core::Op* attention = heads ? heads->attention : step.op;
+    AttentionFit& fit = fits.emplace_back(attention ? fit_of(*attention) : AttentionFit{});
+    if (!heads) continue;
+    fit.ropes_prompts = heads->q_in != kNone && heads->k_in != kNone && heads->v_in != kNone &&
+                        can_rope_prompts(rope_store_shape(*heads));
+    if (!heads->attention) continue;
+    fit.ropes_tokens = can_rope_in_attention(*heads, false);
+    fit.ropes_run = can_rope_in_attention(*heads, true);
+  }
+  return fits;
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const Sum& call, const Launch& launch) {

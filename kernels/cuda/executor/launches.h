@@ -1,4 +1,4 @@
-// Launches a batch plan's calls. Decides nothing; its argument builders also tell the planner what kernels can do.
+// Launches a batch plan's calls. Decides nothing.
 #pragma once
 
 #include "kernels/cuda/cache/kv_cache.h"
@@ -20,7 +20,7 @@ struct SumStream {
   Event sent, summed;
 };
 
-class KernelLauncher final : public KernelCapabilities {
+class KernelLauncher {
  public:
   // All must outlive the launcher.
   KernelLauncher(const core::Program& program, const core::ExecutorConfig& config, const DeviceContext& context,
@@ -35,18 +35,8 @@ class KernelLauncher final : public KernelCapabilities {
   void bound_products(const Plan& plan, const Launch& launch) const;
   const int32_t* chosen_experts(const BatchPlan& plan, const FetchExperts& call) const { return ids(plan, call.ids); }
 
-  bool can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const override;
-  bool can_adapt(const MatrixStep& matrix, int64_t tokens) const override;
-  bool can_take_router(const MatrixStep& matrix, const MatrixStep& router, int64_t tokens) const override;
-  Fit small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const override;
-  Fit wide_batch(const MatrixStep& matrix, int64_t tokens) const override;
-  bool can_dot_experts(const MatrixStep& matrix, int64_t slots) const override;
-  bool can_rope_in_attention(const HeadsStep& heads, bool one_run) const override;
-  bool can_rope_prompts(const HeadsStep& heads) const override;
-  bool can_attend_prompts(const core::Op& attention) const override;
-  bool can_multiply_bytes(const MatrixStep& m) const override;
-  bool has_fast_attention(const core::Op& attention) const override;
-  bool attention_writes_half(const core::Op& attention) const override;
+  // By step.
+  std::vector<AttentionFit> attention_fits(const Plan& plan) const;
 
  private:
   float* value(const BatchPlan& plan, core::ValueId id) const { // null: kNone
@@ -94,28 +84,24 @@ class KernelLauncher final : public KernelCapabilities {
 
   // launch_products.cpp
   ExpertPlaces expert_places(const MatrixStep& m) const;
-  MatvecArgs matvec_shape(const MatrixStep& m, int64_t tokens) const;
   MatvecArgs matvec_args(const BatchPlan& plan, const Product& product, int64_t tokens) const;
   RouterRows router_rows(const BatchPlan& plan, const MatvecRouter& call) const;
   GemmArgs gemm_shape(const MatrixStep& m, int64_t rows) const;
-  GemmArgs with_values(GemmArgs args, const BatchPlan& plan, const MatrixStep& m) const;
   GemmArgs gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
   PromptMatrices prompt_matrices(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
   PromptResult prompt_result(const BatchPlan& plan, const PromptProduct& call) const;
-  BatchArgs batch_shape(const MatrixStep& m, int64_t tokens) const;
   BatchArgs batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const;
   BatchArgs small_batch_args(const BatchPlan& plan, const SmallBatch& call) const;
-  BatchCut cut_batch(const MatrixStep& m, int64_t tokens, int tile_tokens) const;
-  BatchCut cut_wide_batch(const MatrixStep& m, int64_t tokens) const;
 
   // launch_adapters.cpp
-  AdapterArgs adapter_shape(const MatrixStep& m) const;
-  AdaptedProduct adapted_product(const BatchPlan& plan, const Product& product, int64_t tokens) const;
+  AdapterArgs adapter_args(const BatchPlan& plan, const MatrixStep& m) const;
 
   // launches.cpp
   RopeArgs rope_args(int32_t table) const;
   RopeStoreArgs rope_store_shape(const HeadsStep& heads) const;
   RopeStoreArgs rope_store_args(const BatchPlan& plan, const RopeStore& call) const;
+  AttentionFit fit_of(const core::Op& attention) const;
+  bool can_rope_in_attention(const HeadsStep& heads, bool one_run) const;
   AttentionArgs attention_shape(const PlanShape& shape, const Attention& call, const Launch& launch) const;
   // Whether prompts read an f16 copy of a cache of codes.
   bool unpacks_cache(Cache cache, int heads) const;

@@ -80,8 +80,6 @@ template <typename Format>
 struct Launchers {
   using L = Layout<Format>;
   using U = TileLayout<Format>;
-  static int64_t row_bytes(int64_t cols) { return U::row_bytes(cols); }
-
   static int blocks_for(const Launch& launch, int64_t threads) {
     return static_cast<int>(
         std::clamp<int64_t>((threads + kRowThreads - 1) / kRowThreads, 1, launch.sm_count * int64_t{16}));
@@ -93,183 +91,71 @@ struct Launchers {
            to, U::row_bytes(cols), cols, first_row, rows, matrix_rows);
   }
 
-  // Warps whose rings fit beside a row block or two.
-  template <bool kExact>
-  static int matvec_warps(const ChipLimits& chip, int64_t cols, int tokens) {
-    const int64_t none = matvec_shared_bytes<Format, kExact>(cols, tokens, 0, 2),
-                  each = matvec_shared_bytes<Format, kExact>(cols, tokens, 1, 2) - none;
-    return static_cast<int>(std::clamp<int64_t>((chip.shared_per_block - none) / each, 0, kMatvecWarps));
-  }
-
-  static int row_blocks_of(const MatvecArgs& args, int blocks) {
-    return (args.result_row_blocks + blocks - 1) / blocks * (args.gated ? 2 : 1);
-  }
-
-  // With a large table and few weights there is time to wait.
-  static bool waits(const MatvecArgs& args, int blocks) {
-    const int64_t chunks = row_blocks_of(args, blocks) * ((U::groups_of(args.cols) + kTileGroups - 1) / kTileGroups);
-    return kLutBytes<Format, false> >= 48 << 10 && chunks < 2 * kMatvecWarps;
-  }
-
-  // Over half of shared memory forces one block per multiprocessor; overlapping launches would start two blocks on the
-  // first free one.
-  static size_t matvec_shared(const ChipLimits& chip, int64_t needed) {
-    return std::max(static_cast<size_t>(needed), static_cast<size_t>(chip.shared_per_block) / 2 + 2048);
-  }
-
   template <int kTokens, bool kExact, bool kWhole = false>
-  static void matvec_with(const Launch& launch, MatvecArgs args) {
-    const int warps = matvec_warps<kExact>(launch, args.cols, kTokens);
-    const auto needed = [&](int warps, int row_blocks) {
-      return matvec_shared_bytes<Format, kExact>(args.cols, kTokens, warps, row_blocks);
-    };
-    if (warps < 1) throw_too_wide(args.cols, needed(1, 2), launch.shared_per_block);
-    // One wave, or more if sums would not fit.
-    const int tasks = (args.tokens + kTokens - 1) / kTokens, row_blocks = Chunks<Format>::count_row_blocks(args);
-    int blocks = std::min(row_blocks, std::max(1, launch.sm_count / tasks));
-    while (needed(warps, row_blocks_of(args, blocks)) > launch.shared_per_block)
-      blocks = std::min(row_blocks, blocks + launch.sm_count);
-    const size_t shared = matvec_shared(launch, needed(warps, row_blocks_of(args, blocks)));
-    Chunks<Format>::distribute_row_blocks(args, blocks);
-    if (waits(args, blocks)) args.dataflow_input = false;
+  static void matvec_with(const Launch& launch, MatvecArgs args, const MatvecCut& cut) {
+    const int tasks = (args.tokens + kTokens - 1) / kTokens;
+    prepare(launch, args, cut.blocks, cut.waits);
     constexpr auto kernel = &matvec_kernel<Format, kTokens, kExact, kWhole>;
-    allow_dynamic_shared_memory(kernel, shared);
+    allow_dynamic_shared_memory(kernel, cut.shared_bytes);
+    const dim3 grid = args.has_slots() ? dim3(cut.blocks, args.slots, tasks / args.slots) : dim3(cut.blocks, tasks);
+    launch(kernel, grid, cut.warps * kWarp, cut.shared_bytes, args);
+  }
+  static void prepare(const Launch& launch, MatvecArgs& args, int blocks, bool waits) {
+    Chunks<Format>::distribute_row_blocks(args, blocks);
+    if (waits) args.dataflow_input = false;
     args.after_predecessor = !launch.overlap;
     args.stamps = launch.stamps();
-    const dim3 grid = args.has_slots() ? dim3(blocks, args.slots, tasks / args.slots) : dim3(blocks, tasks);
-    launch(kernel, grid, warps * kWarp, shared, args);
   }
 
-  static void matvec(const Launch& launch, const MatvecArgs& args, bool exact) {
-    // Experts differ between tokens. In exact mode the order of sums must not depend on the batch.
-    const bool single = args.tokens == 1 || args.has_slots() || exact;
-    const int most = matvec_warps<false>(launch, args.cols, 1);
-    if constexpr (kHasExactKernel<Format>) { // exact mode needs no table, which may not fit
-      // For float formats results are otherwise the same.
-      const bool crowded = quant::FloatFormat<Format> && matvec_warps<true>(launch, args.cols, 1) > 2 * most;
-      if (exact || most < 1 || crowded) return matvec_with<1, true>(launch, args);
-    }
-    const auto spares = [&](int warps) { return warps > most * 3 / 4; };
-    if (!single && args.tokens > 2 && spares(matvec_warps<false>(launch, args.cols, 4)))
-      return matvec_with<4, false>(launch, args);
+  static void matvec(const Launch& launch, const MatvecArgs& args, const MatvecCut& cut) {
+    if (cut.warps < 1) throw_too_wide(args.cols, cut.shared_bytes, launch.shared_per_block);
+    if constexpr (kHasExactKernel<Format>)
+      if (cut.exact) return matvec_with<1, true>(launch, args, cut);
     const bool whole = args.cols % U::kWeights == 0;
-    if (!single && spares(matvec_warps<false>(launch, args.cols, 2)))
-      return whole ? matvec_with<2, false, true>(launch, args) : matvec_with<2, false>(launch, args);
-    whole ? matvec_with<1, false, true>(launch, args) : matvec_with<1, false>(launch, args);
-  }
-
-  struct PairCut {
-    int first_blocks = 0; // 0: no such launch
-    int64_t shared_bytes = 0;
-  };
-  template <typename Other>
-  static PairCut cut_pair(const ChipLimits& chip, MatvecArgs args, MatvecArgs other) {
-    const int tokens = args.tokens;
-    if (args.cols % U::kWeights != 0 || chip.sm_count < 2 ||
-        matvec_warps<false>(chip, args.cols, tokens) < kMatvecWarps ||
-        Launchers<Other>::template matvec_warps<false>(chip, args.cols, tokens) < kMatvecWarps)
-      return {};
-    Chunks<Format>::count_row_blocks(args);
-    Chunks<Other>::count_row_blocks(other);
-    const auto bytes = [](const MatvecArgs& of) {
-      double rows = 0;
-      for (int s = 0; s < of.segments; ++s) rows += of.segment[s].rows;
-      return rows * static_cast<double>(of.row_bytes);
-    };
-    const int best =
-        std::clamp(static_cast<int>(std::lround(chip.sm_count * bytes(args) / (bytes(args) + bytes(other)))), 1,
-                   chip.sm_count - 1);
-    const int64_t needed =
-        std::max(matvec_shared_bytes<Format, false>(args.cols, tokens, kMatvecWarps, row_blocks_of(args, best)),
-                 matvec_shared_bytes<Other, false>(args.cols, tokens, kMatvecWarps,
-                                                   Launchers<Other>::row_blocks_of(other, chip.sm_count - best)));
-    if (needed > chip.shared_per_block) return {};
-    return {best, needed};
+    if (cut.tokens == kMaxMatvecTokens) return matvec_with<kMaxMatvecTokens, false>(launch, args, cut);
+    if (cut.tokens == 2)
+      return whole ? matvec_with<2, false, true>(launch, args, cut) : matvec_with<2, false>(launch, args, cut);
+    whole ? matvec_with<1, false, true>(launch, args, cut) : matvec_with<1, false>(launch, args, cut);
   }
 
   template <typename Other>
-  static void matvec_pair_with(const Launch& launch, MatvecArgs args, MatvecArgs other) {
-    const PairCut cut = cut_pair<Other>(launch, args, other);
-    const int blocks = cut.first_blocks, other_blocks = launch.sm_count - blocks;
-    const size_t shared = matvec_shared(launch, cut.shared_bytes);
-    Chunks<Format>::count_row_blocks(args);
-    Chunks<Other>::count_row_blocks(other);
-    Chunks<Format>::distribute_row_blocks(args, blocks);
-    Chunks<Other>::distribute_row_blocks(other, other_blocks);
+  static void matvec_pair_with(const Launch& launch, MatvecArgs args, MatvecArgs other, const PairCut& cut) {
+    prepare(launch, args, cut.first_blocks, cut.waits[0]);
+    Launchers<Other>::prepare(launch, other, launch.sm_count - cut.first_blocks, cut.waits[1]);
     const auto kernel = args.tokens == 1 ? matvec_pair_kernel<Format, Other, 1> : matvec_pair_kernel<Format, Other, 2>;
-    allow_dynamic_shared_memory(kernel, shared);
-    if (waits(args, blocks)) args.dataflow_input = false;
-    if (Launchers<Other>::waits(other, other_blocks)) other.dataflow_input = false;
-    args.after_predecessor = other.after_predecessor = !launch.overlap;
-    args.stamps = other.stamps = launch.stamps();
-    launch(kernel, launch.sm_count, kMatvecThreads, shared, args, other, blocks);
+    allow_dynamic_shared_memory(kernel, cut.shared_bytes);
+    launch(kernel, launch.sm_count, kMatvecThreads, cut.shared_bytes, args, other, cut.first_blocks);
   }
 
-  // Formats that recipes give attn_v beside others with blocks of 256 weights.
+  // Formats that cut_pair takes.
   template <typename Visit>
-  static void visit_second(quant::Type other_type, Visit&& visit) {
+  static void visit_second(quant::Type other_type, const Visit& visit) {
     if constexpr (quant::PackedFormat<Format>)
       if constexpr (Format::kWeights == 256) {
-        const auto with = [&]<typename Other>(std::type_identity<Other> other) {
-          if constexpr (!std::is_same_v<Format, Other>) visit(other);
+        const auto with = [&]<typename Other>(quant::Type type, std::type_identity<Other> other) {
+          if constexpr (!std::is_same_v<Format, Other>)
+            if (other_type == type) visit(other);
         };
-        if (other_type == quant::Type::Q4_K) with(std::type_identity<quant::Q4_K>());
-        if (other_type == quant::Type::Q5_K) with(std::type_identity<quant::Q5_K>());
-        if (other_type == quant::Type::Q6_K) with(std::type_identity<quant::Q6_K>());
+        with(quant::Type::Q4_K, std::type_identity<quant::Q4_K>());
+        with(quant::Type::Q5_K, std::type_identity<quant::Q5_K>());
+        with(quant::Type::Q6_K, std::type_identity<quant::Q6_K>());
       }
   }
 
-  static bool can_pair(const ChipLimits& chip, const MatvecArgs& args, const MatvecArgs& other,
-                       quant::Type other_type) {
-    bool can = false;
-    visit_second(other_type, [&]<typename Other>(std::type_identity<Other>) {
-      can = cut_pair<Other>(chip, args, other).first_blocks > 0;
-    });
-    return can;
-  }
-
-  static void matvec_pair(const Launch& launch, const MatvecArgs& args, const MatvecArgs& other,
-                          quant::Type other_type) {
+  static void matvec_pair(const Launch& launch, const MatvecArgs& args, const MatvecArgs& other, quant::Type other_type,
+                          const PairCut& cut) {
     visit_second(other_type,
-                 [&]<typename Other>(std::type_identity<Other>) { matvec_pair_with<Other>(launch, args, other); });
+                 [&]<typename Other>(std::type_identity<Other>) { matvec_pair_with<Other>(launch, args, other, cut); });
   }
 
-  // blocks 0: no such kernel. One block per token is left for the choice.
-  struct RouterCut {
-    int blocks = 0, rows = 0; // rows: of the router, per block
-    int64_t product_bytes = 0, shared_bytes = 0;
-  };
-  static RouterCut cut_router(const ChipLimits& chip, MatvecArgs args, const RouterRows& router) {
-    if (kFloatDots<Format, false> || args.cols % U::kWeights != 0 ||
-        matvec_warps<false>(chip, args.cols, args.tokens) < kMatvecWarps)
-      return {};
-    const int blocks = std::min(Chunks<Format>::count_row_blocks(args), chip.sm_count - args.tokens);
-    if (router.route.experts > kMaxRouterRows * blocks || waits(args, blocks)) return {};
-    const int rows = (router.route.experts + blocks - 1) / blocks;
-    const int64_t product = core::round_up(
-        matvec_shared_bytes<Format, false>(args.cols, args.tokens, kMatvecWarps, row_blocks_of(args, blocks)), 16);
-    const int64_t needed = product + router_scores_bytes(args.cols + router.width, rows);
-    if (needed > chip.shared_per_block) return {};
-    return {blocks, rows, product, needed};
-  }
-  static bool can_take_router(const ChipLimits& chip, const MatvecArgs& args, const RouterRows& router) {
-    return cut_router(chip, args, router).blocks > 0;
-  }
-  static void matvec_router(const Launch& launch, const MatvecArgs& matvec, const RouterRows& rows) {
+  static void matvec_router(const Launch& launch, MatvecArgs args, RouterRows router, const RouterCut& cut) {
     if constexpr (!kFloatDots<Format, false>) {
-      MatvecArgs args = matvec;
-      RouterRows router = rows;
-      const RouterCut cut = cut_router(launch, args, router);
-      Chunks<Format>::count_row_blocks(args);
-      Chunks<Format>::distribute_row_blocks(args, cut.blocks);
-      args.after_predecessor = !launch.overlap;
-      args.stamps = launch.stamps();
+      prepare(launch, args, cut.blocks, false);
       router.rows = cut.rows;
       router.shared_offset = static_cast<int>(cut.product_bytes);
-      const size_t shared = matvec_shared(launch, cut.shared_bytes);
       const auto kernel = args.tokens == 1 ? matvec_router_kernel<Format, 1> : matvec_router_kernel<Format, 2>;
-      allow_dynamic_shared_memory(kernel, shared);
-      launch(kernel, cut.blocks + args.tokens, kMatvecThreads, shared, args, router);
+      allow_dynamic_shared_memory(kernel, cut.shared_bytes);
+      launch(kernel, cut.blocks + args.tokens, kMatvecThreads, cut.shared_bytes, args, router);
     }
   }
 
@@ -320,31 +206,23 @@ struct Launchers {
     }
   }
 
-  static BatchCut cut_batch(const ChipLimits& chip, const BatchArgs& args, int tile_tokens) {
-    Launch launch;
-    static_cast<ChipLimits&>(launch) = chip;
-    BatchArgs cut = args;
-    const bool fits = plan_batch<Format>(launch, cut, tile_tokens) > 0, split = cut.ranges > 1;
-    return {fits, split, split && !cut.serial_ranges ? cut.ranges : 0, cut.token_tiles, cut.row_tiles};
-  }
-
   template <int kTileTokens>
-  static void batch_with(const Launch& launch, BatchArgs args) {
-    const int shared = plan_batch<Format>(launch, args, kTileTokens);
+  static void batch_with(const Launch& launch, const BatchArgs& args, int shared_bytes) {
     const auto kernel =
         args.tiles ? &batch_kernel<Format, kTileTokens, true> : &batch_kernel<Format, kTileTokens, false>;
     allow_dynamic_shared_memory(kernel, launch.shared_per_block - kBatchStaticBytes);
-    args.stamps = launch.stamps();
     launch(kernel, args.tiles ? launch.sm_count : std::min(args.tasks, launch.sm_count),
-           args.warp_groups * BatchShape<Format>::kThreads, shared, args);
+           args.warp_groups * BatchShape<Format>::kThreads, shared_bytes, args);
     if (args.ranges > 1 && !args.serial_ranges && !args.leaves_sums) launch_batch_finish(launch, args, kTileTokens);
   }
 
-  static void batch(const Launch& launch, const BatchArgs& args, int tile_tokens) {
+  static void batch(const Launch& launch, BatchArgs args, int tile_tokens, const TileCut& cut) {
+    set_cut(args, cut);
+    args.stamps = launch.stamps();
     switch (tile_tokens) {
-    case 8: return batch_with<8>(launch, args);
-    case 16: return batch_with<16>(launch, args);
-    default: return batch_with<32>(launch, args);
+    case 8: return batch_with<8>(launch, args, cut.shared_bytes);
+    case 16: return batch_with<16>(launch, args, cut.shared_bytes);
+    default: return batch_with<32>(launch, args, cut.shared_bytes);
     }
   }
 
@@ -353,19 +231,20 @@ struct Launchers {
     constexpr auto kernel = &wide_batch_kernel<Format, kTileTokens>;
     constexpr int kGroups = wide_groups(kTileTokens);
     allow_dynamic_shared_memory(kernel, kWideSharedBytes);
-    BatchArgs& batch = args.batch;
+    const BatchArgs& batch = args.batch;
     const int block_tiles = kWideRows / kBatchRows * (kGroups >> args.log2_parts);
     args.row_blocks = Divisor((batch.row_tiles + block_tiles - 1) / block_tiles);
-    batch.token_tile_count = Divisor(batch.token_tiles);
     const int pairs = (batch.product.cols + 2 * kWideColumns - 1) / (2 * kWideColumns),
               pieces = batch.ranges << args.log2_parts;
     args.piece_pairs = pairs / pieces, args.longer_pieces = pairs % pieces;
-    batch.stamps = launch.stamps();
     launch(kernel, args.row_blocks.by * batch.ranges * batch.token_tiles, kGroups * 128, kWideSharedBytes, args);
     if (batch.ranges > 1 && !batch.leaves_sums) launch_batch_finish(launch, batch, kTileTokens);
   }
 
-  static void wide_batch(const Launch& launch, const WideArgs& args, int tile_tokens) {
+  static void wide_batch(const Launch& launch, const BatchArgs& batch, int tile_tokens, const TileCut& cut) {
+    WideArgs args{.log2_parts = cut.log2_parts, .batch = batch};
+    set_cut(args.batch, cut);
+    args.batch.stamps = launch.stamps();
     switch (tile_tokens) {
     case 32: return wide_batch_with<32>(launch, args);
     case 64: return wide_batch_with<64>(launch, args);
@@ -376,21 +255,15 @@ struct Launchers {
     }
   }
 
-  static bool can_dot_experts(const ChipLimits& chip, const BatchArgs& args) {
+  static void expert_dots(const Launch& launch, const BatchArgs& product, const DotsCut& cut) {
     if constexpr (DotFormat<Format>) {
-      ExpertDotArgs cut{args};
-      return plan_expert_dots<Format>(chip, cut) > 0;
-    }
-    return false;
-  }
-  static void expert_dots(const Launch& launch, const BatchArgs& args) {
-    if constexpr (DotFormat<Format>) {
-      ExpertDotArgs cut{args};
-      const int shared = plan_expert_dots<Format>(launch, cut);
+      ExpertDotArgs args{
+          product, cut.stages, cut.team, cut.log2_team, cut.room, cut.row_block_pitch, Divisor(cut.row_tiles)};
+      args.product.row_tiles = cut.row_tiles;
+      args.product.stamps = launch.stamps();
       constexpr auto kernel = &expert_dots_kernel<Format>;
       allow_dynamic_shared_memory(kernel, launch.shared_per_block - kDotStaticBytes);
-      cut.product.stamps = launch.stamps();
-      launch(kernel, launch.sm_count, ExpertDotShape<Format>::kThreads, shared, cut);
+      launch(kernel, launch.sm_count, ExpertDotShape<Format>::kThreads, cut.shared_bytes, args);
     }
   }
 
@@ -400,31 +273,31 @@ struct Launchers {
   }
 };
 
-template <typename Format>
-constexpr FormatKernels make_format_kernels(quant::Type type) {
+template <typename Format, quant::Type kType>
+constexpr FormatKernels make_format_kernels() {
   using L = Launchers<Format>;
-  return {.type = type,
-          .row_bytes = &L::row_bytes,
-          .matrix_bytes = &TileLayout<Format>::matrix_bytes,
+  using U = TileLayout<Format>;
+  constexpr FormatNumbers kNumbers = format_numbers(kType);
+  static_assert(
+      kNumbers.packed == quant::PackedFormat<Format> && kNumbers.group_weights == Layout<Format>::kGroupWeights &&
+          kNumbers.tile_bytes == U::kBytes && kNumbers.row_bytes(5 * 256) == U::row_bytes(5 * 256) &&
+          kNumbers.lut_bytes == kLutBytes<Format, false> && kNumbers.group_bytes >= kGroupBytes<Format, false> &&
+          kNumbers.dots == DotFormat<Format> && kNumbers.bytes == IntegerFormat<Format>,
+      "products/desc.h describes the layout");
+  return {.numbers = kNumbers,
           .repack = &L::repack,
           .matvec = &L::matvec,
-          .can_pair = &L::can_pair,
           .matvec_pair = &L::matvec_pair,
-          .can_adapt = &AdaptedLaunchers<Format>::can_adapt,
+          .matvec_router = &L::matvec_router,
           .matvec_adapted = &AdaptedLaunchers<Format>::matvec_adapted,
-          .can_adapt_pair = &AdaptedLaunchers<Format>::can_adapt_pair,
           .matvec_adapted_pair = &AdaptedLaunchers<Format>::matvec_adapted_pair,
           .embed = &L::embed,
           .gemm = &L::gemm,
-          .integer_product = IntegerFormat<Format> ? &L::integer_product : nullptr,
-          .cut_batch = &L::cut_batch,
+          .integer_product = &L::integer_product,
           .batch = &L::batch,
           .wide_batch = &L::wide_batch,
-          .can_dot_experts = &L::can_dot_experts,
           .expert_dots = &L::expert_dots,
-          .expand = &L::expand,
-          .can_take_router = &L::can_take_router,
-          .matvec_router = &L::matvec_router};
+          .expand = &L::expand};
 }
 
 } // namespace ridge::kernels::cuda

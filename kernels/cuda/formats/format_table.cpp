@@ -15,7 +15,7 @@ const FormatKernels& format_kernels(uint32_t type_id) {
 #undef RIDGE_FORMAT
   };
   for (const FormatKernels* kernels : kTable)
-    if (static_cast<uint32_t>(kernels->type) == type_id) return *kernels;
+    if (static_cast<uint32_t>(kernels->numbers.type) == type_id) return *kernels;
   throw_error("CUDA: no kernels for weight type {}", type_id);
 }
 

@@ -105,7 +105,7 @@ struct TileLayout {
   static constexpr int kWeights = kTileGroups * L::kGroupWeights;
   static constexpr int rounded(int bytes) { return (bytes + 15) / 16 * 16; }
   static constexpr int kBytes = rounded(L::tile_payload(kTileGroups));
-  static constexpr int kRowBlockRows = kBytes <= 340 ? 8 : kBytes <= 900 ? 4 : 2;
+  static constexpr int kRowBlockRows = row_block_rows(kBytes);
   static constexpr int64_t groups_of(int64_t cols) { return (cols + L::kGroupWeights - 1) / L::kGroupWeights; }
   static constexpr int64_t row_bytes(int64_t cols) {
     const int64_t groups = groups_of(cols);

@@ -1,6 +1,7 @@
 // A lane's group, policies of scales and biases, and the general layout.
 #pragma once
 
+#include "kernels/cuda/products/desc.h"
 #include "quant/formats/group.h"
 
 #include <cuda_fp16.h>
@@ -8,8 +9,6 @@
 #include <cstdint>
 
 namespace ridge::kernels::cuda {
-
-inline constexpr int kTileGroups = 32;
 
 // Code i is signed byte i % 4 of word[i / 4]; with half h = i / 16,
 //   weight i = scale[h] * (code i - bias) + offset[h].

@@ -15,35 +15,18 @@
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kAdapterSums = kMaxAdapterRows * 2 * kMatvecWarps;
-
-// [rows of A][B of a block's results][scaled values][sums][B's place per segment][barrier]
-struct AdapterShared {
-  int64_t b, scaled, bytes;
-};
-constexpr AdapterShared adapter_shared(const AdapterArgs& adapter, int64_t cols, int tokens, int rows,
-                                       int64_t result_rows, bool gated) {
-  int64_t most = 0, all = 0;
-  for (const AdapterSegment& segment : adapter.segment) {
-    most = std::max<int64_t>(most, segment.padded_rank);
-    all += segment.padded_rank;
-  }
-  const int64_t b = rows * cols * 2, scaled = b + result_rows * (gated ? all : most) * 2;
-  return {b, scaled, scaled + (int64_t{tokens} * all + kAdapterSums + kMaxSegments) * 4 + 16};
-}
-
 template <int kTokens>
 class AdapterRows : public NothingBeside {
  public:
   // `turn`: 0 for the block that starts first.
   __device__ __forceinline__ AdapterRows(const AdapterArgs& adapter, const MatvecArgs& args, int turn)
-      : adapter_(adapter), args_(args), first_row_(turn * adapter.rows),
-        count_(min(adapter.rows, adapter.rank - first_row_)) {
+      : adapter_(adapter), args_(args), first_row_(turn * adapter.cut.rows),
+        count_(min(adapter.cut.rows, adapter.rank - first_row_)) {
     extern __shared__ uint4 shared[];
-    uint8_t* begin = reinterpret_cast<uint8_t*>(shared) + adapter.shared_offset;
+    uint8_t* begin = reinterpret_cast<uint8_t*>(shared) + adapter.cut.shared_offset;
     a_ = reinterpret_cast<uint16_t*>(begin);
-    b_ = reinterpret_cast<uint16_t*>(begin + adapter.b_offset);
-    scaled_ = reinterpret_cast<float*>(begin + adapter.scaled_offset);
+    b_ = reinterpret_cast<uint16_t*>(begin + adapter.cut.b_offset);
+    scaled_ = reinterpret_cast<float*>(begin + adapter.cut.scaled_offset);
     sums_ = scaled_ + kTokens * adapter.padded_rank;
     places_ = reinterpret_cast<int*>(sums_ + kAdapterSums);
     scaled_value_ = __uint_as_float(kSentinel);

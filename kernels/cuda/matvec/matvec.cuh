@@ -17,15 +17,7 @@
 
 namespace ridge::kernels::cuda {
 
-template <typename Format, bool kExact>
-constexpr int64_t matvec_shared_bytes(int64_t cols, int tokens, int warps, int row_blocks) {
-  using C = Chunks<Format>;
-  const int64_t tiles = (TileLayout<Format>::groups_of(cols) + kTileGroups - 1) / kTileGroups;
-  return kLutBytes<Format, kExact> + int64_t{warps} * (C::kSlots * C::kBytes + 4 * tokens) +
-         tokens * (activation_bytes<Format, kExact>(cols) + 16) + (row_blocks + 1) / 2 * 16 +
-         int64_t{row_blocks} * C::kRows * tiles * tokens * 4 + 16;
-}
-
+// MatvecWork::shared_bytes in products/cuts.cpp.
 template <typename Format, typename Shape>
 struct MatvecShared {
   uint8_t *lut, *ring;

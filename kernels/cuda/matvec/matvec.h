@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/exchange/packets.h"
+#include "kernels/cuda/products/cuts.h"
 #include "kernels/cuda/router/route_args.h"
 #include "kernels/cuda/runtime/glu.h"
 #include "kernels/cuda/runtime/limits.h"
@@ -70,8 +71,8 @@ struct MatvecArgs {
   // x, residual and ids hold sentinels until values arrive (ptx.cuh).
   bool dataflow_input = false;
 
-  // Set by the launcher: row blocks of results; least per block; blocks with one more.
-  int result_row_blocks = 0, row_blocks_per_block = 0, blocks_with_one_more = 0;
+  // Set by the launcher: row blocks of results per block at least; blocks with one more.
+  int row_blocks_per_block = 0, blocks_with_one_more = 0;
   bool after_predecessor = false; // set by the launcher: starts after its predecessor ends
   Stamp* stamps = nullptr;        // set by the launcher
 
@@ -83,7 +84,6 @@ struct MatvecArgs {
 };
 
 // LoRA adapters: B (scale * (A x)) is added to each segment's result (adapter_rows.cuh).
-inline constexpr int kMaxAdapterRows = 4; // of A, per block
 struct AdapterSegment {
   const uint16_t* a = nullptr;       // f16 [rank][cols], times the norm's weights
   const uint16_t* b = nullptr;       // f16 [rows][padded_rank]
@@ -102,8 +102,7 @@ struct AdapterArgs {
   const int32_t *positions = nullptr, *streams = nullptr;
   const int32_t* outputs = nullptr; // null: every token has a row
 
-  // Set by the launcher: rows of A per block; where shared memory behind the product's begins, and its parts.
-  int rows = 0, shared_offset = 0, b_offset = 0, scaled_offset = 0;
+  AdapterCut cut; // set by the launcher
 };
 struct AdaptedProduct {
   MatvecArgs product;
@@ -112,7 +111,6 @@ struct AdaptedProduct {
 
 // A folded router beside a product with result y: scores = matrix [x, residual] + constant (router_scores.cuh), then
 // the choice (expert_choice.cuh).
-inline constexpr int kMaxRouterRows = 2;
 inline constexpr int kMaxFoldedExperts = 256; // two per block on 129 multiprocessors
 struct RouterRows {
   const float* matrix;   // [experts][cols + width]

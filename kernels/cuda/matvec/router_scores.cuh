@@ -8,9 +8,6 @@
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kRouterSums = kMaxRouterRows * 2 * kMatvecWarps;
-constexpr int64_t router_scores_bytes(int64_t columns, int rows) { return (rows * columns + kRouterSums) * 4 + 16; }
-
 template <int kTokens>
 class RouterScores : public NothingBeside {
  public:

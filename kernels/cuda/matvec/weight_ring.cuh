@@ -14,32 +14,22 @@
 
 namespace ridge::kernels::cuda {
 
-// Fewer on chips with less shared memory (64 KB on sm_75, 99 on sm_86, 89, 120).
-inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * kWarp;
-
-// A ring holds 3 KB in flight per warp, 48 KB per multiprocessor; twice that for large warp tiles, whose arithmetic is
-// light. kEarly slots are fetched before the activations.
+// kEarly slots are fetched before the activations.
 template <typename Format>
 struct Chunks {
   static constexpr int kRows = TileLayout<Format>::kRowBlockRows, kTileBytes = TileLayout<Format>::kBytes;
-  static constexpr int kBytes = kRows * kTileBytes;
-  static constexpr int kInFlight = kTileBytes >= 1024 ? 6400 : 3200;
-  static constexpr int kSlots = std::clamp((kInFlight + kBytes - 1) / kBytes + 1, 3, 8);
+  static constexpr int kBytes = chunk_bytes(kTileBytes), kSlots = chunk_slots(kTileBytes);
   static constexpr int kEarly = std::clamp(2400 / kBytes, 1, kSlots - 1);
   static constexpr int kCopies = (kBytes / 16 + kWarp - 1) / kWarp;
 
-  // Returns the number of row blocks with results.
-  static int count_row_blocks(MatvecArgs& args) {
+  static void distribute_row_blocks(MatvecArgs& args, int blocks) {
     int row_blocks = 0;
     for (int s = 0; s < args.segments; ++s) {
       args.segment[s].row_blocks = (args.segment[s].rows + kRows - 1) / kRows;
       if (s == 0 || !args.gated) row_blocks += args.segment[s].row_blocks;
     }
-    return args.result_row_blocks = row_blocks;
-  }
-  static void distribute_row_blocks(MatvecArgs& args, int blocks) {
-    args.row_blocks_per_block = args.result_row_blocks / blocks;
-    args.blocks_with_one_more = args.result_row_blocks % blocks;
+    args.row_blocks_per_block = row_blocks / blocks;
+    args.blocks_with_one_more = row_blocks % blocks;
   }
 };
 

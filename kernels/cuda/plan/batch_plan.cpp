@@ -46,8 +46,9 @@ bool sees_ahead(const core::AttentionParams& params, const PlanShape& shape) {
 }
 
 Planning::Planning(const PlanInputs& inputs, const Plan& steps_of, const PlanShape& of)
-    : in(inputs), plan(steps_of), shape(of), steps(steps_of.steps), sibling_follows(find_siblings(steps)),
-      ways(steps.size(), ProductKernel::matvec) {
+    : in(inputs), plan(steps_of), shape(of), steps(steps_of.steps),
+      attention(&steps_of == inputs.adapted ? inputs.adapted_attention : inputs.attention),
+      sibling_follows(find_siblings(steps)), ways(steps.size(), ProductKernel::matvec) {
   if (overlaps() && in.dataflow_sync && shape.tokens <= kDataflowTokens) dataflow_tokens = shape.tokens;
   if (shape.tokens == 1 && shape.outputs == 1) find_gathered();
   choose_ways();
@@ -70,13 +71,16 @@ bool Planning::gathers(int32_t step) const {
   return std::ranges::any_of(steps[step].outputs, [&](ValueId id) { return gathered.contains(id); });
 }
 
-bool Planning::is_folded_router(int32_t step) const {
-  return step < std::ssize(steps) && steps[step].folded && dataflow_tokens > 0 && folds_routers(in.config, in.limits) &&
-         in.kernels.can_take_router(*steps[step - 1].matrix(), *steps[step].matrix(), shape.tokens);
+std::optional<RouterCut> Planning::folded_router(int32_t step) const {
+  if (step >= std::ssize(steps) || !steps[step].folded || dataflow_tokens == 0 || !folds_routers(in.config, in.limits))
+    return std::nullopt;
+  const MatrixStep& router = *steps[step].matrix();
+  return cut_router(in.limits, desc(*steps[step - 1].matrix(), shape.tokens), first_weight(router).rows,
+                    width(router.x));
 }
 
 bool Planning::is_absorbed(int32_t step) const {
-  return is_folded_router(step) || (steps[step].inputs.size() == 1 && gathered.contains(steps[step].inputs[0]));
+  return folded_router(step) || (steps[step].inputs.size() == 1 && gathered.contains(steps[step].inputs[0]));
 }
 
 void Planning::choose_ways() {
@@ -131,7 +135,7 @@ bool Planning::can_adapt() const {
   if (dataflow_tokens == 0 || in.config.exact || in.config.observer) return false;
   return std::ranges::all_of(steps, [&](const Step& step) {
     const MatrixStep* m = step.matrix();
-    return !m || !m->has_changes() || in.kernels.can_adapt(*m, shape.tokens);
+    return !m || !m->has_changes() || cut_adapted(in.limits, desc(*m, shape.tokens));
   });
 }
 

@@ -54,38 +54,13 @@ struct BatchPlan {
   bool is_dataflow(core::ValueId id) const { return dataflow_tokens > 0 && dataflow_values[id]; }
 };
 
-// Depends on the Program, configuration and limits, not on the device.
-class KernelCapabilities {
- public:
-  virtual ~KernelCapabilities() = default;
-
-  // Whether one matvec kernel can compute both.
-  virtual bool can_pair(const MatrixStep& first, const MatrixStep& second, int64_t tokens) const = 0;
-
-  // Whether its matvec kernel adds the parts' changes.
-  virtual bool can_adapt(const MatrixStep& matrix, int64_t tokens) const = 0;
-
-  // Whether the product's kernel also computes the router's scores.
-  virtual bool can_take_router(const MatrixStep& matrix, const MatrixStep& router, int64_t tokens) const = 0;
-
-  // `tokens`: rows of the input, or slots of experts.
-  struct Fit {
-    bool fits;
-    bool split_columns; // split-K
-    bool leaves_sums;   // another kernel adds the partial sums
-  };
-  virtual Fit small_batch(const MatrixStep& matrix, int64_t tokens, int tile_tokens) const = 0;
-  virtual Fit wide_batch(const MatrixStep& matrix, int64_t tokens) const = 0;
-
-  virtual bool can_dot_experts(const MatrixStep& matrix, int64_t slots) const = 0;
-
-  // `one_run`: consecutive tokens of one stream; otherwise streams are distinct.
-  virtual bool can_rope_in_attention(const HeadsStep& heads, bool one_run) const = 0;
-  virtual bool can_rope_prompts(const HeadsStep& heads) const = 0;
-  virtual bool can_attend_prompts(const core::Op& attention) const = 0;
-  virtual bool can_multiply_bytes(const MatrixStep& matrix) const = 0;
-  virtual bool has_fast_attention(const core::Op& attention) const = 0; // for causal attention
-  virtual bool attention_writes_half(const core::Op& attention) const = 0;
+// What the kernels of an attention step can do with its cache.
+struct AttentionFit {
+  bool fast = false;                            // attention.cu, wide_attention.cu, latent_attention.cu
+  bool prompts = false;                         // prompt_attention.cu, mma_attention.cu
+  bool writes_half = false;                     // also as f16
+  bool ropes_tokens = false, ropes_run = false; // norm, rotate and store inside, for distinct streams; for one
+  bool ropes_prompts = false;                   // prompt_rope.cu
 };
 
 // The same for all batches of an executor.
@@ -96,12 +71,13 @@ struct PlanInputs {
   DeviceLimits limits;
   bool overlap = true, dataflow_sync = true;
   bool experts_on_host = false;
-  const KernelCapabilities& kernels;
+  std::vector<AttentionFit> attention; // by step
   ChipRates rates;
   int64_t least_side = 0;
   ForcedWays forced = {};
   WayFactors factors = way_factors({});
   const Plan* adapted = nullptr; // for batches whose kernels add all changes
+  std::vector<AttentionFit> adapted_attention = {};
 };
 
 // Whether tokens attend to later ones.

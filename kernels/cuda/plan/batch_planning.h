@@ -17,6 +17,7 @@ struct Planning {
   const Plan& plan;
   const PlanShape& shape;
   const std::vector<Step>& steps;
+  const std::vector<AttentionFit>& attention; // by step
   int64_t dataflow_tokens = 0;
   std::vector<bool> sibling_follows; // shares input and kernel with the next step
   std::vector<ProductKernel> ways;
@@ -28,6 +29,7 @@ struct Planning {
   int64_t width(ValueId id) const { return in.program.values[id].width; }
   int64_t rows_of(ValueId id) const { return in.program.values[id].gathered ? shape.outputs : shape.tokens; }
   const core::Weight& weight(core::WeightId id) const { return in.program.weights[id]; }
+  ProductDesc desc(const MatrixStep& m, int64_t tokens) const { return desc_of(in.program, m, tokens); }
   const core::Weight& first_weight(const MatrixStep& m) const { return weight(m.parts[0].weight); }
   int32_t slot_of(ValueId id) const { return plan.buffers.slot_of_value[id]; }
   bool has_rows(const Step& step) const {
@@ -41,7 +43,7 @@ struct Planning {
   bool can_adapt() const;
   bool dataflow_input(int32_t step) const { return dataflow_tokens > 0 && steps[step].dataflow_input; }
   // Whether the preceding product computes this router and the next `route`.
-  bool is_folded_router(int32_t step) const;
+  std::optional<RouterCut> folded_router(int32_t step) const;
   bool is_absorbed(int32_t step) const;
   ProductKernel way_of_experts(ValueId ids) const;
   static int expert_tile(ProductKernel way, int64_t slots, int64_t experts) {

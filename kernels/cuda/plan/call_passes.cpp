@@ -29,7 +29,8 @@ void pair_matvecs(const Planning& p, Calls& calls) {
     const Matvec *first = calls[at].get<Matvec>(), *second = calls[i].get<Matvec>();
     if (at == i || !first || !second || p.in.config.exact || first->rows > kDataflowTokens ||
         first->product.matrix.ids != kNone || !p.sibling_follows[calls[at].step] ||
-        !p.in.kernels.can_pair(first->product.matrix, second->product.matrix, first->rows))
+        !cut_pair(p.in.limits, p.desc(first->product.matrix, first->rows),
+                  p.desc(second->product.matrix, second->rows)))
       continue;
     calls[i].work = MatvecPair{first->product, second->product, second->rows};
     calls[i].first_step = calls[at].step;
@@ -109,8 +110,7 @@ void write_attention_half(const Planning& p, Calls& calls) {
     const ValueId out = attention->op->outputs[0];
     const MatrixStep* next = p.next_matrix(call.step, out);
     if (!next || next->norm != kNone || next->ids != kNone ||
-        p.width(out) % (prompt ? kTileColumns : kGemmColumns) != 0 ||
-        !p.in.kernels.attention_writes_half(*attention->op))
+        p.width(out) % (prompt ? kTileColumns : kGemmColumns) != 0 || !p.attention[call.step].writes_half)
       continue;
     const ProductKernel way = p.next_way(call.step);
     if (prompt && way == ProductKernel::prompt) attention->half = HalfLayout::tiles;
@@ -119,19 +119,13 @@ void write_attention_half(const Planning& p, Calls& calls) {
   }
 }
 
-KernelCapabilities::Fit fit_of(const Planning& p, const SmallBatch& batch) {
-  const MatrixStep& m = batch.product.matrix;
-  return batch.wide ? p.in.kernels.wide_batch(m, batch.rows)
-                    : p.in.kernels.small_batch(m, batch.rows, batch.tile_tokens);
-}
-
 // Small batches with the same input need not wait for each other, but share the scratch of partial sums.
 void mark_siblings(const Planning& p, Calls& calls) {
   bool sibling_runs = false;
   for (KernelCall& call : calls) {
     auto* batch = call.get<SmallBatch>();
     if (!batch) continue;
-    const bool alone = fit_of(p, *batch).split_columns;
+    const bool alone = batch->cut.ranges > 1;
     batch->follows_sibling = !alone && sibling_runs;
     batch->sibling_follows = sibling_runs = !alone && p.sibling_follows[call.step];
   }
@@ -140,7 +134,7 @@ void mark_siblings(const Planning& p, Calls& calls) {
 void leave_sums(const Planning& p, Calls& calls) {
   for (KernelCall& call : calls) {
     auto* batch = call.get<SmallBatch>();
-    if (!batch || p.in.config.observer || !fit_of(p, *batch).leaves_sums) continue;
+    if (!batch || p.in.config.observer || !batch->cut.leaves_sums()) continue;
     const MatrixStep& m = batch->product.matrix;
     const MatrixStep* next = p.next_matrix(call.step, m.parts[0].out);
     batch->leaves_sums = next && next->ids == kNone &&
@@ -179,8 +173,8 @@ class Conversions {
   void visit(KernelCall&, const RopeAttention& rope) { note_attention_output(rope.attention); }
   void visit(KernelCall& call, SmallBatch& batch) {
     take_input(call, batch, batch.rows, batch.wide ? HalfLayout::wide : HalfLayout::interleaved);
-    if (batch.leaves_sums) sums_ = {batch.product.matrix, batch.tile_tokens, batch.wide};
-    if (!fit_of(p_, batch).leaves_sums) write_half(call, batch);
+    if (batch.leaves_sums) sums_ = {batch.product.matrix, batch.tile_tokens, batch.cut};
+    if (!batch.cut.leaves_sums()) write_half(call, batch);
   }
   void visit(KernelCall& call, ExpertBatch& experts) {
     take_input(call, experts, inputs(experts.product.matrix, experts.rows),

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/plan/plan.h"
-#include "kernels/cuda/products/half_layout.h"
+#include "kernels/cuda/products/cuts.h"
 
 #include <optional>
 #include <string_view>
@@ -62,6 +62,7 @@ struct MatvecRouter {
   int32_t router_step;
   const core::Op* route;
   int64_t rows;
+  RouterCut cut;
 };
 
 struct SmallBatch {
@@ -70,6 +71,7 @@ struct SmallBatch {
   int64_t rows;
   int tile_tokens;
   bool wide;
+  TileCut cut;
   bool sibling_follows = false, follows_sibling = false; // same input as the next or previous call
   bool leaves_sums = false;                              // for the next ConvertInput to add
   bool writes_half = false, reads_half = false;          // f16, from gate and up to down
@@ -83,6 +85,7 @@ struct ExpertDots {
   Product product;
   int64_t rows;
   int tile_tokens;
+  DotsCut cut;
 };
 
 // wgmma on weights decoded to memory.
@@ -120,7 +123,7 @@ struct ConvertInput {
   struct Sums {
     MatrixStep matrix;
     int tile_tokens;
-    bool wide;
+    TileCut cut;
   };
   std::optional<Sums> sums = {};
   int sorted_tile = 0;

@@ -2,9 +2,10 @@
 
 #include "core/host_device/round_up.h"
 #include "kernels/cuda/plan/batch_plan.h"
+#include "kernels/cuda/products/cuts.h"
 #include "kernels/cuda/products/gemm.h"
 #include "kernels/cuda/products/scratch_sizes.h"
-#include "kernels/cuda/products/wide_cut.h"
+#include "kernels/cuda/runtime/fused_glu.h"
 #include "quant/registry.h"
 
 #include <algorithm>
@@ -32,7 +33,8 @@ const DecodeCost& decode_cost(const quant::FormatInfo* format) {
   return bits < 4 && format->name.starts_with("IQ") ? kCodebook : kPacked;
 }
 
-struct Desc {
+// A product; small matrices count as `least_side`.
+struct Work {
   int64_t rows, cols, out_rows;
   double bytes;
   int64_t experts;
@@ -45,41 +47,42 @@ struct Question {
   const PlanInputs& in;
   const ProductGroup& group;
   const MatrixStep& m;
-  Desc desc;
+  Work work;
 
   const ChipRates& chip() const { return in.rates; }
-  double read_us() const { return desc.bytes / chip().bytes; }
+  ProductDesc desc() const { return desc_of(in.program, m, group.rows); }
+  double read_us() const { return work.bytes / chip().bytes; }
   // Scaled from the H200 by lanes.
   double decode_us(double of_million) const {
     static const double measured = known_chip("H200").rates().lanes;
-    return desc.millions() * of_million * measured / chip().lanes;
+    return work.millions() * of_million * measured / chip().lanes;
   }
 };
 
-Desc desc_of(const PlanInputs& in, const ProductGroup& group, const MatrixStep& m) {
+Work work_of(const PlanInputs& in, const ProductGroup& group, const MatrixStep& m) {
   const core::Weight& first = in.program.weights[m.parts[0].weight];
-  Desc desc{
+  Work work{
       group.rows, first.cols, 0, 0, m.ids == kNone ? 0 : first.count, &decode_cost(quant::find_format(first.type))};
   for (const MatrixStep::Part& part : m.parts) {
     const core::Weight& w = in.program.weights[part.weight];
-    desc.out_rows += w.rows;
-    desc.bytes += static_cast<double>(w.matrix_bytes());
+    work.out_rows += w.rows;
+    work.bytes += static_cast<double>(w.matrix_bytes());
   }
-  const double millions = desc.millions();
-  const int64_t least = desc.experts > 0 ? in.least_side / 2 : in.least_side;
-  desc.cols = std::max(desc.cols, least);
-  desc.out_rows = std::max(desc.out_rows, least);
-  desc.bytes *= desc.millions() / millions;
-  return desc;
+  const double millions = work.millions();
+  const int64_t least = work.experts > 0 ? in.least_side / 2 : in.least_side;
+  work.cols = std::max(work.cols, least);
+  work.out_rows = std::max(work.out_rows, least);
+  work.bytes *= work.millions() / millions;
+  return work;
 }
 
 bool always(const Question&) { return true; }
 
 bool fits_tiles(const Question& q, int tile) {
   if (!has_tensor_products(q.in.config, q.in.limits) || !q.in.limits.small_batch) return false;
-  if (q.desc.experts == 0 ? q.group.dataflow || q.desc.rows > kMaxTiledTokens : q.desc.rows <= q.m.used)
+  if (q.work.experts == 0 ? q.group.dataflow || q.work.rows > kMaxTiledTokens : q.work.rows <= q.m.used)
     return false; // one token's choices are distinct
-  return q.in.kernels.small_batch(q.m, q.desc.rows, tile).fits;
+  return cut_tiles(q.in.limits, q.desc(), tile).has_value();
 }
 template <int kTile>
 bool fits_tiles_of(const Question& q) {
@@ -88,31 +91,31 @@ bool fits_tiles_of(const Question& q) {
 
 // Products that do not fit use tiles of 8. Matrices of heads were not measured.
 bool fits_dots(const Question& q) {
-  return q.in.limits.bulk_copies && q.desc.experts > 0 && !q.m.of_heads && fits_tiles(q, 8) &&
-         std::ranges::any_of(q.group.products,
-                             [&](const MatrixStep* m) { return q.in.kernels.can_dot_experts(*m, q.desc.rows); });
+  return q.in.limits.bulk_copies && q.work.experts > 0 && !q.m.of_heads && fits_tiles(q, 8) &&
+         std::ranges::any_of(q.group.products, [&](const MatrixStep* m) {
+           return cut_dots(q.in.limits, desc_of(q.in.program, *m, q.work.rows)).has_value();
+         });
 }
 
 bool fits_wide(const Question& q) {
   if (!has_tensor_products(q.in.config, q.in.limits) || !q.in.limits.prompt_products || !q.in.limits.small_batch)
     return false;
-  if (q.desc.experts == 0)
-    return !q.group.dataflow && q.desc.rows <= kMaxWideRows && q.in.kernels.wide_batch(q.m, q.desc.rows).fits;
-  const int64_t rows = sorted_wide_rows(q.desc.rows, q.desc.experts);
+  if (q.work.experts == 0) return !q.group.dataflow && q.work.rows <= kMaxWideRows && cut_wide(q.in.limits, q.desc());
+  const int64_t rows = sorted_wide_rows(q.work.rows, q.work.experts);
   return rows > 0 && !q.m.of_heads &&
-         rows * core::round_up(q.desc.cols, kWideColumns) * kF16Bytes <= kMaxSortedWideBytes;
+         rows * core::round_up(q.work.cols, kWideColumns) * kF16Bytes <= kMaxSortedWideBytes;
 }
 
 bool is_large_dense(const Question& q) {
-  return has_tensor_products(q.in.config, q.in.limits) && q.desc.experts == 0 && !q.group.dataflow;
+  return has_tensor_products(q.in.config, q.in.limits) && q.work.experts == 0 && !q.group.dataflow;
 }
 bool fits_prompt(const Question& q) { // its second stream cannot be part of a graph
-  return is_large_dense(q) && has_prompt_products(q.in.config, q.in.limits) && q.desc.rows > kGraphTokens;
+  return is_large_dense(q) && has_prompt_products(q.in.config, q.in.limits) && q.work.rows > kGraphTokens;
 }
 bool fits_gemm(const Question& q) { return is_large_dense(q) && !has_prompt_products(q.in.config, q.in.limits); }
 bool fits_bytes(const Question& q) {
   return fits_gemm(q) && q.in.limits.integer_products && !q.in.config.wide && !core::amplifies_errors(q.in.program) &&
-         q.in.kernels.can_multiply_bytes(q.m);
+         q.desc().format.bytes && (!q.m.glu || fused_glu(*q.m.glu));
 }
 
 // Costs in µs, fitted to whole steps on one H200: llama-8b in Q4_K_M, Q8_0 and IQ3_S, qwen3-30b-a3b, gpt-oss-20b, 3 to
@@ -123,7 +126,7 @@ constexpr double kLateStart = 6.5; // without overlap with the predecessor
 double start(const Question& q) { return q.in.overlap && q.in.limits.overlap ? kStart : kLateStart; }
 
 double matvec(const Question& q, ProductKernel) {
-  const Desc& d = q.desc;
+  const Work& d = q.work;
   const bool bulk = q.in.limits.bulk_copies;
   if (d.experts > 0) return 4 + static_cast<double>(d.rows) * q.read_us() * (bulk ? 0.97 : 2.4);
   const double pass = q.decode_us(d.decode->pass);
@@ -142,7 +145,7 @@ double conversion(const Question& q, ProductKernel way) {
 }
 
 // Choices fall at random on four fifths of the experts, since routers prefer some.
-double expert_tiles(const Desc& d, int tile) {
+double expert_tiles(const Work& d, int tile) {
   const double experts = 0.8 * static_cast<double>(d.experts), mean = static_cast<double>(d.rows) / experts;
   if (mean > 300) return experts * (mean / tile + 0.5);
   double count = 0, term = std::exp(-mean), below = term;
@@ -160,11 +163,11 @@ double expert_tiles(const Desc& d, int tile) {
 
 double sorted_experts(const Question& q, int tile, double decode_us, double products_us) {
   const double each = 1.15 * std::max({q.read_us(), decode_us, products_us}) + 0.1;
-  return 7 + expert_tiles(q.desc, tile) * each + 0.015 * static_cast<double>(q.desc.rows);
+  return 7 + expert_tiles(q.work, tile) * each + 0.015 * static_cast<double>(q.work.rows);
 }
 
 double tiled(const Question& q, ProductKernel way) {
-  const Desc& d = q.desc;
+  const Work& d = q.work;
   const DeviceLimits& limits = q.in.limits;
   const int tile = tile_of(way);
   double decode = way == ProductKernel::tiles_8    ? d.decode->tile_8
@@ -185,12 +188,12 @@ double tiled(const Question& q, ProductKernel way) {
 }
 
 double dots(const Question& q, ProductKernel) {
-  const Desc& d = q.desc;
+  const Work& d = q.work;
   return 6 + expert_tiles(d, 8) * (q.read_us() + 0.08) + static_cast<double>(d.rows) * q.decode_us(0.045);
 }
 
 double wide(const Question& q, ProductKernel) {
-  const Desc& d = q.desc;
+  const Work& d = q.work;
   const auto products = [&](int64_t tile) {
     return d.millions() * 1e6 * static_cast<double>(tile) / (0.5 * q.chip().wgmma_products);
   };
@@ -205,9 +208,9 @@ double wide(const Question& q, ProductKernel) {
 
 // Blocks of `block_rows` x 128 tokens; a multiprocessor takes at least as long as `least`.
 double blocks_us(const Question& q, int64_t block_rows, double least, double products_per_us) {
-  const auto blocks = static_cast<double>(tiles(q.desc.out_rows, block_rows) * tiles(q.desc.rows, 128));
+  const auto blocks = static_cast<double>(tiles(q.work.out_rows, block_rows) * tiles(q.work.rows, 128));
   const double sm_count = q.in.limits.sm_count;
-  return std::max(blocks / sm_count, least) * static_cast<double>(q.desc.cols * block_rows * 128) /
+  return std::max(blocks / sm_count, least) * static_cast<double>(q.work.cols * block_rows * 128) /
          (products_per_us / sm_count);
 }
 double gemm(const Question& q, ProductKernel) {
@@ -218,7 +221,7 @@ double bytes(const Question& q, ProductKernel) {
 }
 
 double prompt(const Question& q, ProductKernel) {
-  const double products = static_cast<double>(core::round_up(q.desc.rows, kPromptTokens)) * q.desc.millions() * 1e6 /
+  const double products = static_cast<double>(core::round_up(q.work.rows, kPromptTokens)) * q.work.millions() * 1e6 /
                           (0.7 * q.chip().wgmma_products);
   return 20 + q.decode_us(1.35) + products;
 }
@@ -244,6 +247,21 @@ static_assert(std::size(kCandidates) == kWays);
 
 } // namespace
 
+ProductDesc desc_of(const core::Program& program, const MatrixStep& m, int64_t tokens) {
+  const core::Weight& first = program.weights[m.parts[0].weight];
+  ProductDesc desc{
+      .format = format_numbers(static_cast<quant::Type>(first.type)), .tokens = tokens, .cols = first.cols};
+  for (const MatrixStep::Part& part : m.parts) {
+    if (part.change.scale) desc.ranks[desc.parts] = program.weights[part.change.a].rows;
+    desc.rows[desc.parts++] = program.weights[part.weight].rows;
+  }
+  desc.gated = m.glu.has_value();
+  desc.experts = m.ids != kNone;
+  desc.one_matrix = !desc.experts || (m.of_heads && m.used == 1 && m.shared_expert.empty());
+  desc.residual = m.residual != kNone;
+  return desc;
+}
+
 std::string_view name_of(ProductKernel way) { return std::ranges::find(kCandidates, way, &Candidate::way)->name; }
 
 std::optional<ProductKernel> way_named(std::string_view name) {
@@ -261,7 +279,7 @@ WayFactors way_factors(const std::map<std::string, double>& by_name) {
 
 ProductChoice choose(const PlanInputs& in, const ProductGroup& group, std::optional<ProductKernel> forced) {
   std::vector<Question> questions;
-  for (const MatrixStep* m : group.products) questions.push_back({in, group, *m, desc_of(in, group, *m)});
+  for (const MatrixStep* m : group.products) questions.push_back({in, group, *m, work_of(in, group, *m)});
   ProductChoice choice;
   double least = INFINITY;
   for (const Candidate& candidate : kCandidates) {

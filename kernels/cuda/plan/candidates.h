@@ -5,6 +5,7 @@
 #include "core/executor.h"
 #include "kernels/cuda/plan/chip.h"
 #include "kernels/cuda/plan/plan.h"
+#include "kernels/cuda/products/desc.h"
 
 #include <array>
 #include <map>
@@ -17,6 +18,9 @@
 namespace ridge::kernels::cuda {
 
 struct PlanInputs;
+
+// `tokens`: rows of the input, or slots of experts.
+ProductDesc desc_of(const core::Program& program, const MatrixStep& m, int64_t tokens);
 
 enum class ProductKernel : uint8_t {
   matvec,  // few tokens, or each choice of an expert

@@ -29,6 +29,7 @@ class Emitter {
     const bool of_step = !std::holds_alternative<ClearDataflow>(work) && !std::holds_alternative<Sample>(work);
     calls_.push_back({step_, step_ + more_steps, std::move(work), false, of_step && p_.gathers(step_)});
   }
+  const AttentionFit& fit() const { return p_.attention[step_]; }
   bool dataflow_input() const { return p_.dataflow_input(step_); }
 
   void add_step(const Step& step) {
@@ -54,7 +55,7 @@ class Emitter {
       return add(Exchange{&op, op.inputs[0], p_.placed(op.outputs[0]), rows, dataflow_input()});
     const bool chooses = op.kind == OpKind::route || op.kind == OpKind::head_ids;
     const ProductKernel way = chooses ? p_.way_of_experts(op.outputs[0]) : ProductKernel::matvec;
-    const bool by_its_scores = chooses && p_.is_folded_router(step_ - 1);
+    const bool by_its_scores = chooses && p_.folded_router(step_ - 1).has_value();
     if (!by_its_scores && (!step.only_sorted || way != ProductKernel::matvec)) add(plain(op, rows));
     if (chooses) add_choice(op, rows, way);
   }
@@ -94,8 +95,9 @@ class Emitter {
   }
   void add_matvec(const MatrixStep& m, int64_t rows) {
     rows *= m.used + std::ssize(m.shared_expert);
-    if (!p_.is_folded_router(step_ + 1)) return add(Matvec{product(m), rows});
-    add(MatvecRouter{product(m), *p_.steps[step_ + 1].matrix(), step_ + 1, p_.steps[step_ + 2].op, rows}, 2);
+    const std::optional<RouterCut> cut = p_.folded_router(step_ + 1);
+    if (!cut) return add(Matvec{product(m), rows});
+    add(MatvecRouter{product(m), *p_.steps[step_ + 1].matrix(), step_ + 1, p_.steps[step_ + 2].op, rows, *cut}, 2);
   }
   void add_product(const MatrixStep& m, int64_t rows, ProductKernel way) {
     switch (way) {
@@ -108,13 +110,21 @@ class Emitter {
     default: break;
     }
     const bool wide = way == ProductKernel::wide;
-    add(SmallBatch{product(m), rows, wide ? wide_tile_rows(rows) : tile_of(way), wide});
+    const int tile = wide ? wide_tile_rows(rows) : tile_of(way);
+    const ProductDesc desc = p_.desc(m, rows);
+    add(SmallBatch{product(m), rows, tile, wide,
+                   (wide ? cut_wide(p_.in.limits, desc) : cut_tiles(p_.in.limits, desc, tile)).value()});
   }
   void add_experts(const MatrixStep& m, int64_t slots, ProductKernel way) {
     const int tile = Planning::expert_tile(way, slots, p_.first_weight(m).count);
-    if (way == ProductKernel::dots && p_.in.kernels.can_dot_experts(m, slots))
-      return add(ExpertDots{product(m), slots, tile});
-    add(ExpertBatch{{product(m), slots, tile, way == ProductKernel::wide}});
+    const ProductDesc desc = p_.desc(m, slots);
+    if (way == ProductKernel::dots)
+      if (const std::optional<DotsCut> cut = cut_dots(p_.in.limits, desc))
+        return add(ExpertDots{product(m), slots, tile, *cut});
+    const bool wide = way == ProductKernel::wide;
+    add(ExpertBatch{
+        {product(m), slots, tile, wide,
+         wide ? cut_sorted_wide(desc, p_.first_weight(m).count, tile) : cut_tiles(p_.in.limits, desc, tile).value()}});
   }
 
   bool looks_ahead(const core::Op& attention) const {
@@ -128,9 +138,9 @@ class Emitter {
     const bool one_run = !shape.distinct_streams && shape.tile_tokens > 1 && shape.tokens <= kAttentionRows;
     const core::Op* op = heads.attention;
     if (op && !invariant() && !looks_ahead(*op) && (shape.distinct_streams || one_run) &&
-        p_.in.kernels.can_rope_in_attention(heads, one_run))
+        (one_run ? fit().ropes_run : fit().ropes_tokens))
       return add(RopeAttention{rope, {op, p_.placed(op->outputs[0]), shape.tokens, 0, one_run}});
-    if (!invariant() && shape.tokens >= kPromptTokensAtLeast && p_.in.kernels.can_rope_prompts(heads))
+    if (!invariant() && shape.tokens >= kPromptTokensAtLeast && fit().ropes_prompts)
       add(PromptRope{rope});
     else
       add(rope);
@@ -140,13 +150,12 @@ class Emitter {
   bool invariant() const { return p_.in.config.batch_invariant; }
   void add_attention(const core::Op& op) {
     const PlanShape& shape = p_.shape;
-    if (invariant() && op.kind == OpKind::attention && !looks_ahead(op) && p_.in.kernels.has_fast_attention(op)) {
+    if (invariant() && op.kind == OpKind::attention && !looks_ahead(op) && fit().fast) {
       for (int64_t first = 0; first < shape.tokens; first += kInvariantTokens)
         add_attention(op, {first, std::min<int64_t>(kInvariantTokens, shape.tokens - first)}, false);
       return;
     }
-    const bool splits = op.kind == OpKind::attention &&
-                        (looks_ahead(op) ? p_.in.kernels.can_attend_prompts(op) : p_.in.kernels.has_fast_attention(op));
+    const bool splits = op.kind == OpKind::attention && (looks_ahead(op) ? fit().prompts : fit().fast);
     if (!splits || shape.prompts.empty()) return add_attention(op, {0, shape.tokens}, shape.tile_tokens > 1);
     int64_t first = 0;
     for (const TokenRun& prompt : shape.prompts) {
@@ -160,20 +169,18 @@ class Emitter {
     const ValueId out = p_.placed(op.outputs[0]);
     const Attention attention{&op, out, rows.tokens, rows.first, one_run};
     const LatentAttention latent{&op, out, rows.tokens};
-    const auto fast = [&] {
-      return op.kind != OpKind::chosen_attention && !looks_ahead(op) && p_.in.kernels.has_fast_attention(op);
-    };
+    const bool fast = op.kind != OpKind::chosen_attention && !looks_ahead(op) && fit().fast;
     switch (op.kind) {
     case OpKind::index_choice: return add(IndexChoice{&op, out, rows.tokens});
     case OpKind::sparse_attention: return add(PlainAttention{attention});
     case OpKind::mixed_attention: return add(PlainLatentAttention{latent});
     case OpKind::attention: break;
-    default: return fast() ? add(latent) : add(PlainLatentAttention{latent});
+    default: return fast ? add(latent) : add(PlainLatentAttention{latent});
     }
     if (has_prompt_attention(p_.in.config, p_.in.limits) && one_run && rows.tokens >= kPromptTokensAtLeast &&
-        p_.in.kernels.can_attend_prompts(op))
+        fit().prompts)
       return add(PromptAttention{attention});
-    fast() ? add(attention) : add(PlainAttention{attention});
+    fast ? add(attention) : add(PlainAttention{attention});
   }
 
   const Planning& p_;

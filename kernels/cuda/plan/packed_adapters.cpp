@@ -1,13 +1,13 @@
 #include "kernels/cuda/plan/packed_adapters.h"
 
 #include "core/executor.h"
-#include "core/host_device/round_up.h"
+#include "kernels/cuda/products/desc.h"
 
 namespace ridge::kernels::cuda {
 
 AdapterSizes adapter_sizes(const core::Program& program, const MatrixStep::Change& change) {
   const core::Weight &a = program.weights[change.a], &b = program.weights[change.b];
-  return {a.rows, core::round_up(a.rows, 8), a.cols, b.rows};
+  return {a.rows, padded_rank(a.rows), a.cols, b.rows};
 }
 
 bool adapts_products(const core::ExecutorConfig& config, const DeviceLimits& limits) {

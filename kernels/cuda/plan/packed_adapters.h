@@ -26,7 +26,7 @@ AdapterSizes adapter_sizes(const core::Program& program, const MatrixStep::Chang
 // False without dataflow sync.
 bool adapts_products(const core::ExecutorConfig& config, const DeviceLimits& limits);
 
-// Of all changes in an adapted plan. Null: 0.
+// All changes of an adapted plan. Null: 0.
 int64_t packed_adapter_bytes(const core::Program& program, const Plan* adapted);
 
 } // namespace ridge::kernels::cuda

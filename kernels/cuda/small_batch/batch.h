@@ -11,8 +11,8 @@ namespace ridge::kernels::cuda {
 
 // In order of first use: arguments arrive in lines of 64 bytes.
 struct BatchArgs {
-  // A task: a tile of tokens, a share of the row tiles, and one range of columns or (serial_ranges) all in turn. Shares
-  // have share_tiles row tiles, the first longer_shares one more.
+  // A TileCut's. A task: a tile of tokens, a share of the row tiles, and one range of columns or (serial_ranges) all
+  // in turn. Shares have share_tiles row tiles, the first longer_shares one more.
   int token_tiles, row_tiles;
   int tasks, share_tiles, longer_shares;
   Divisor shares, token_tile_count;
@@ -51,6 +51,15 @@ struct BatchArgs {
   int used; // slots per row of x; 1 if x has a row per slot
 };
 
+inline void set_cut(BatchArgs& args, const TileCut& cut) {
+  args.token_tiles = cut.token_tiles, args.row_tiles = cut.row_tiles;
+  args.ranges = cut.ranges, args.serial_ranges = cut.serial_ranges;
+  args.range_tiles = cut.range_tiles, args.warp_groups = cut.warp_groups, args.slots = cut.slots;
+  args.shares = Divisor(cut.shares), args.token_tile_count = Divisor(cut.token_tiles);
+  args.share_tiles = cut.row_tiles / cut.shares, args.longer_shares = cut.row_tiles % cut.shares;
+  args.tasks = cut.token_tiles * cut.shares * (cut.serial_ranges ? 1 : cut.ranges);
+}
+
 // `order` [slots], `tiles` [most_expert_tiles]. `places` [slots]: each slot's row among those of all tiles.
 void launch_group_slots(const Launch&, const int32_t* ids, int slots, int experts, int tile_tokens, int* order,
                         int* places, ExpertTile* tiles, int* tile_count);
@@ -59,14 +68,6 @@ void launch_batch_finish(const Launch&, const BatchArgs& args, int tile_tokens);
 
 RIDGE_HD int64_t batch_sums_at(const BatchArgs& args, int tile_tokens, int range, int token) {
   return (int64_t{range} * args.token_tiles * tile_tokens + token) * args.row_tiles * kBatchRows;
-}
-
-inline int64_t batch_row_tiles(const GemmArgs& args, bool gated) {
-  const auto tiles = [](int64_t rows, int per_tile) { return (rows + per_tile - 1) / per_tile; };
-  if (gated) return tiles(args.segment[0].rows, kBatchRows / 2);
-  int64_t total = 0;
-  for (int s = 0; s < args.segments; ++s) total += tiles(args.segment[s].rows, kBatchRows);
-  return total;
 }
 
 } // namespace ridge::kernels::cuda

@@ -1,10 +1,31 @@
 // A small batch's tasks, ranges of columns, and ring of weights.
 #pragma once
 
+#include "kernels/cuda/layout/span_weights.cuh"
 #include "kernels/cuda/runtime/ptx.cuh"
-#include "kernels/cuda/small_batch/batch_plan.cuh"
+#include "kernels/cuda/small_batch/batch.h"
 
 namespace ridge::kernels::cuda {
+
+template <typename Format>
+struct BatchShape {
+  using U = TileLayout<Format>;
+  static constexpr int kConsumerWarps = batch_consumer_warps(kTileSpans<Format>);
+  static constexpr int kConsumerThreads = kConsumerWarps * kWarp,
+                       kMaxWarpGroups = batch_warp_groups(kTileSpans<Format>);
+  static constexpr int kThreads = kConsumerThreads + 2 * kWarp, kMaxThreads = kMaxWarpGroups * kThreads;
+  static constexpr int kRowPitch = batch_row_pitch(U::kBytes), kSlotBytes = batch_slot_bytes(U::kBytes);
+  static constexpr int kMaxSlots = kMaxBatchSlots;
+  // Sums [tokens / 8][warps][lanes][4], then the ring.
+  static constexpr int sums_bytes(int tile_tokens) { return kConsumerWarps * tile_tokens * kBatchRows * 4; }
+  static constexpr int warp_group_bytes(int tile_tokens, int slots) {
+    return sums_bytes(tile_tokens) + slots * kSlotBytes;
+  }
+};
+
+// A range has whole chunks (half_layout.h).
+template <typename Format>
+inline constexpr int kChunkTiles = kChunkColumns / 32 / kTileSpans<Format>;
 
 __device__ __forceinline__ void named_sync(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");

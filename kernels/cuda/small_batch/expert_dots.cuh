@@ -10,7 +10,6 @@
 // ring, teams of warps take them in turn, and a few warps finish the results.
 #pragma once
 
-#include "kernels/cuda/small_batch/expert_dots_input.cuh"
 #include "kernels/cuda/small_batch/expert_dots_tasks.cuh"
 
 namespace ridge::kernels::cuda {

@@ -1,9 +1,33 @@
 // Activations as integers (matvec_groups.cuh), in the order of the tensor cores' lanes.
 #pragma once
 
-#include "kernels/cuda/small_batch/expert_dots_plan.cuh"
+#include "kernels/cuda/matvec/matvec_groups.cuh"
+#include "kernels/cuda/small_batch/batch.h"
 
 namespace ridge::kernels::cuda {
+
+// Formats whose products are integer dot products of codes alone.
+template <typename Format>
+concept DotFormat = quant::PackedFormat<Format> && !Layout<Format>::Bias::kLowers;
+
+template <typename Format>
+struct ExpertDotShape {
+  using U = TileLayout<Format>;
+  static constexpr int kConsumers = kDotConsumers, kFinishers = 3;
+  static constexpr int kWarps = kConsumers + kFinishers + 1, kThreads = kWarps * kWarp; // the last warp fetches
+  static constexpr int kMaxStages = kMaxDotStages;
+  static constexpr int kRowBlockRows = U::kRowBlockRows, kRowBlocks = kBatchRows / kRowBlockRows;
+  static constexpr int kPartBytes = kDotPartBytes, kUnitBytes = kDotUnitBytes;
+  static constexpr int kSumBytes = kDotSumBytes, kZeroBytes = kDotZeroBytes;
+
+  static RIDGE_HD constexpr int row(int g, int second) { return dot_row(dot_rows_spread(U::kBytes), g, second); }
+};
+
+struct ExpertDotArgs {
+  BatchArgs product; // x is x_floats, in rows, or f16 with exponents; of the division of work, only row_tiles
+  int stages, team, log2_team, room, row_block_pitch; // DotsCut
+  Divisor row_tile_count;
+};
 
 struct alignas(16) ColumnScales {
   float scale, scaled_sum;

@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/runtime/warp.cuh"
 #include "kernels/cuda/small_batch/batch_tasks.cuh"
-#include "kernels/cuda/small_batch/expert_dots_plan.cuh"
+#include "kernels/cuda/small_batch/expert_dots_input.cuh"
 
 namespace ridge::kernels::cuda {
 

@@ -13,9 +13,15 @@
 #include "kernels/cuda/products/half_layout.h"
 #include "kernels/cuda/runtime/hopper.cuh"
 #include "kernels/cuda/small_batch/batch_result.cuh"
-#include "kernels/cuda/small_batch/wide_batch.h"
 
 namespace ridge::kernels::cuda {
+
+struct WideArgs {
+  int log2_parts;
+  Divisor row_blocks;
+  int piece_pairs, longer_pieces; // the first longer_pieces have one pair of units more
+  BatchArgs batch;                // product.x is HalfLayout::wide
+};
 
 template <int kTileTokens>
 struct WideShape {

@@ -1,6 +1,5 @@
 // Routers folded into projections, against naive.h.
 #include "device.h"
-#include "kernels/cuda/formats/format_kernels.h"
 #include "support/executor_runs.h"
 
 #include <algorithm>
@@ -222,29 +221,4 @@ TEST_CASE(
       of_two += check_choices(make_executor, model);
     }
   CHECK(of_two >= 3);
-}
-
-TEST_CASE("CUDA: a product takes a router's scores along only where there are blocks for them and for the choice") {
-  using namespace kernels::cuda;
-  const FormatKernels& format = format_kernels(static_cast<uint32_t>(Type::Q8_0));
-  if (!format.can_take_router) return;
-  MatvecArgs projection = {.tokens = 1, .cols = 1024, .row_bytes = format.row_bytes(1024)};
-  projection.segment[0].rows = 2048;
-  RouterRows router = {.width = 2048};
-  const auto takes = [&](int multiprocessors, int experts) {
-    ChipLimits chip = kPresumedLimits;
-    chip.sm_count = multiprocessors;
-    router.route.experts = experts;
-    return format.can_take_router(chip, projection, router);
-  };
-  CHECK(takes(132, 1));
-  CHECK(takes(132, 256));
-  CHECK(takes(129, 256));
-  CHECK_FALSE(takes(128, 256));
-  CHECK(takes(2, 2));
-  CHECK_FALSE(takes(2, 3));
-  CHECK_FALSE(takes(1, 1));
-  projection.tokens = 2;
-  CHECK_FALSE(takes(2, 1));
-  CHECK(takes(3, 2));
 }

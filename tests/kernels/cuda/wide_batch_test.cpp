@@ -1,8 +1,6 @@
 // Cuts and input layout of products above 16 tokens.
 #include "kernels/cuda/plan/batch_plan.h"
-#include "kernels/cuda/products/half_layout.h"
-#include "kernels/cuda/products/scratch_sizes.h"
-#include "kernels/cuda/products/wide_cut.h"
+#include "kernels/cuda/products/cuts.h"
 #include "kernels/cuda/runtime/divisor.h"
 #include "support/numerics.h"
 
@@ -13,6 +11,19 @@
 
 using namespace ridge::kernels::cuda;
 using namespace ridge;
+
+namespace {
+
+std::optional<TileCut> cut_of(const ChipLimits& chip, int64_t rows, int64_t cols, int64_t tokens, bool next_adds) {
+  return cut_wide(chip, {.format = format_numbers(quant::Type::Q4_K),
+                         .tokens = tokens,
+                         .cols = cols,
+                         .parts = 1,
+                         .rows = {rows},
+                         .residual = next_adds});
+}
+
+} // namespace
 
 TEST_CASE("wide activations: every column of every row has a place of its own, where its product looks for it") {
   for (const int64_t rows : {17, 32, 33, 96, 128, 129, 256, 257, 400, 512}) {
@@ -78,7 +89,7 @@ TEST_CASE("wide batches: every part has columns, and sums have room") {
     CAPTURE(cols);
     CAPTURE(row_tiles);
     CAPTURE(tokens);
-    const std::optional<WideCut> cut = cut_wide_batch(kPresumedLimits, row_tiles, cols, tokens, random() % 2);
+    const std::optional<TileCut> cut = cut_of(kPresumedLimits, row_tiles * kBatchRows, cols, tokens, random() % 2);
     REQUIRE(cut);
     CHECK((cut->log2_parts >= 0 && cut->log2_parts <= 2));
     const int64_t pieces = int64_t{cut->ranges} << cut->log2_parts;
@@ -88,14 +99,14 @@ TEST_CASE("wide batches: every part has columns, and sums have room") {
       CHECK(cut->ranges * row_tiles * kBatchRows * wide_tiles(tokens) * wide_tile_rows(tokens) * kFloatBytes <=
             kBatchScratchBytes);
   }
-  CHECK_FALSE(cut_wide_batch({132, 99 << 10}, 256, 4096, 32, true));
+  CHECK_FALSE(cut_of({132, 99 << 10}, 4096, 4096, 32, true));
 }
 
 TEST_CASE("wide batches: matrices of an 8B keep most multiprocessors busy, down with the fewest sums to add") {
   for (const int tokens : {32, 64, 96, 128, 192, 256}) {
     CAPTURE(tokens);
     const auto blocks = [&](int64_t rows, int64_t cols, bool next_adds) {
-      const WideCut cut = cut_wide_batch(kPresumedLimits, rows / kBatchRows, cols, tokens, next_adds).value();
+      const TileCut cut = cut_of(kPresumedLimits, rows, cols, tokens, next_adds).value();
       const int64_t row_groups = wide_groups(tokens) >> cut.log2_parts;
       return (rows / kWideRows + row_groups - 1) / row_groups * cut.ranges;
     };
@@ -104,7 +115,7 @@ TEST_CASE("wide batches: matrices of an 8B keep most multiprocessors busy, down 
       CHECK(count >= 64);
       CHECK(count <= 132);
     }
-    if (tokens <= 96) CHECK(cut_wide_batch(kPresumedLimits, 64, 4096, tokens, false)->ranges == 1);
+    if (tokens <= 96) CHECK(cut_of(kPresumedLimits, 1024, 4096, tokens, false)->ranges == 1);
   }
 }
 

@@ -32,7 +32,6 @@ TEST_CASE("batch plan: a product of many rows leaves multiprocessors free for th
   shape.heads = 32;
   const auto left = [&](int64_t tokens, int sm_count) {
     Setting setting(shape);
-    setting.kernels.pairs = true;
     setting.limits.sm_count = sm_count;
     std::vector<int> left;
     for (const KernelCall& call : setting.plan(tokens).calls) {
@@ -47,6 +46,7 @@ TEST_CASE("batch plan: a product of many rows leaves multiprocessors free for th
   CHECK(left(1, 15) == std::vector{0, 0, 0, 0, 0});
   CHECK(left(1, 148)[0] == 0);
   shape.layers = 2;
+  shape.width = 1024;
   shape.value_type = Type::Q6_K; // v is separate, launched with q and k; in the first layer attention waits
   CHECK(left(1, 132) == std::vector{0, 0, 0, 0, 4, 0, 0, 0, 0});
 }
@@ -108,17 +108,17 @@ TEST_CASE("batch plan: pieces of prompts beside other tokens have attention call
                                              {"prompt_attention", {110, 190}}});
   shape.prompts = {{0, 100}};
   CHECK(rows_of(setting.plan(shape)) == Rows{{"prompt_attention", {0, 100}}, {"attention", {100, 200}}});
-  setting.kernels.fast = false;
+  setting.attention = {};
   CHECK(rows_of(setting.plan(shape)) == Rows{{"plain_attention", {0, 300}}});
 }
 
 TEST_CASE("batch plan: steps of calls never go back, whatever the batch") {
   RandomProgram::Shape shape;
   shape.value_type = Type::Q6_K;
-  Setting setting(shape);
-  for (const bool pairs : {false, true})
+  for (const int64_t width : {256, 1024})
     for (const int64_t tokens : {1, 2, 8, 64, 96, 192, 512}) {
-      setting.kernels.pairs = pairs;
+      shape.width = width;
+      const Setting setting(shape);
       int32_t step = 0;
       for (const KernelCall& call : setting.plan(tokens).calls) {
         CHECK(call.first_step <= call.step);
@@ -156,15 +156,14 @@ TEST_CASE("batch plan: two tokens are matvecs, whose attention has both in one t
 TEST_CASE("batch plan: with one or two tokens matrices of two formats with one input share a kernel") {
   RandomProgram::Shape shape = one_layer();
   shape.value_type = Type::Q6_K;
-  Setting setting(shape);
-  for (const int64_t tokens : {1, 2}) {
-    setting.kernels.pairs = true;
-    CHECK(count<MatvecPair>(setting.plan(tokens)) == 1);
-    setting.kernels.pairs = false;
-    CHECK(count<MatvecPair>(setting.plan(tokens)) == 0);
+  for (const int64_t width : {256, 1024}) { // rows of whole warp tiles
+    shape.width = width;
+    const Setting setting(shape);
+    for (const int64_t tokens : {1, 2}) CHECK(count<MatvecPair>(setting.plan(tokens)) == (width == 1024));
+    CHECK(count<MatvecPair>(setting.plan(3)) == 0);
   }
-  setting.kernels.pairs = true;
-  CHECK(count<MatvecPair>(setting.plan(3)) == 0);
+  shape.value_type = Type::Q8_0;
+  CHECK(count<MatvecPair>(Setting(shape).plan(1)) == 0);
 }
 
 TEST_CASE("batch plan: up to 16 tokens of one stream in sequence are roped in attention, others in front of it") {
@@ -177,7 +176,7 @@ TEST_CASE("batch plan: up to 16 tokens of one stream in sequence are roped in at
   };
   for (int64_t tokens = 2; tokens <= 18; ++tokens) {
     CAPTURE(tokens);
-    setting.kernels.ropes_runs = true;
+    setting.attention.ropes_run = true;
     const PlanShape run{tokens, tokens, 16, false};
     CHECK(fuses(run) == (tokens <= 16));
     CHECK_FALSE(fuses({tokens, tokens, 1, false}));
@@ -190,7 +189,7 @@ TEST_CASE("batch plan: up to 16 tokens of one stream in sequence are roped in at
       CHECK(call.rows == tokens);
       CHECK(call.half.has_value() == (tokens > 2));
     }
-    setting.kernels.ropes_runs = false;
+    setting.attention.ropes_run = false;
     CHECK_FALSE(fuses(run));
     CHECK(std::ssize(setting.plan(run).calls) == calls + (tokens <= 16));
     CHECK(fuses({tokens, tokens, 1, true}));
@@ -215,12 +214,12 @@ TEST_CASE("batch plan: small batches convert an input once, in the largest tile 
        std::map<int64_t, int>{{97, 128}, {129, 192}, {256, 256}, {257, 192}, {385, 256}, {512, 256}})
     CHECK(call_of<SmallBatch>(setting.plan(tokens, tokens)).tile_tokens == tile);
   CHECK(count<SmallBatch>(setting.plan(513, 513)) == 0);
-  setting.kernels.wide = false;
+  setting.limits.shared_per_block = 160 << 10;
   CHECK(call_of<ConvertInput>(setting.plan(64)).layout == kernels::cuda::HalfLayout::interleaved);
-  setting.kernels.largest_tile = 8;
+  setting.limits.shared_per_block = 64 << 10;
   CHECK(call_of<SmallBatch>(setting.plan(64)).tile_tokens == 8);
   CHECK(call_of<Matvec>(setting.plan(64, 1)).rows == 1);
-  setting.kernels.largest_tile = 4;
+  setting.limits.shared_per_block = 48 << 10;
   CHECK(count<Matvec>(setting.plan(64, 64)) == 5);
   setting.limits.prompt_products = false;
   setting.forced[""] = kernels::cuda::ProductKernel::gemm;
@@ -267,8 +266,10 @@ TEST_CASE(
     "batch plan: sums over ranges of columns are added up where the next product converts them, if there is one") {
   RandomProgram::Shape shape = one_layer();
   shape.layers = 2;
+  shape.heads = 144;
+  shape.hidden = 144 * shape.v_dim;
   Setting setting(shape);
-  setting.kernels.split_columns = setting.kernels.leaves_sums = true;
+  setting.forced[""] = kernels::cuda::ProductKernel::tiles_8;
   const BatchPlan plan = setting.plan(8, 8);
   int64_t left = 0, added = 0;
   for (size_t i = 0; i < plan.calls.size(); ++i) {
@@ -397,17 +398,17 @@ TEST_CASE("batch plan: a matvec sends what a sum over ranks receives next") {
 TEST_CASE("batch plan: siblings of different formats share a launch, or what they read") {
   RandomProgram::Shape shape = one_layer();
   shape.value_type = Type::Q6_K;
-  Setting setting(shape);
+  const BatchPlan apart = Setting(shape).plan(1);
+  shape.width = 1024;
+  const Setting setting(shape);
 
   const BatchPlan token = setting.plan(1);
   const KernelCall& pair = call_with<MatvecPair>(token);
   CHECK(pair.first_step + 1 == pair.step);
   CHECK(call_of<MatvecPair>(token).first.matrix.x == call_of<MatvecPair>(token).second.matrix.x);
   CHECK(pair.overlap);
-  setting.kernels.pairs = false;
-  CHECK(count<MatvecPair>(setting.plan(1)) == 0);
-  CHECK(count<Matvec>(setting.plan(1)) == count<Matvec>(token) + 2);
-  CHECK(count<MatvecPair>(setting.plan(2)) == 0);
+  CHECK(count<MatvecPair>(apart) == 0);
+  CHECK(count<Matvec>(apart) == count<Matvec>(token) + 2);
 
   const BatchPlan batch = setting.plan(8);
   const SmallBatch &first = call_of<SmallBatch>(batch, 0), &second = call_of<SmallBatch>(batch, 1);
@@ -418,8 +419,8 @@ TEST_CASE("batch plan: siblings of different formats share a launch, or what the
   CHECK_FALSE(call_of<SmallBatch>(batch, 2).follows_sibling);
   // attention, and gate and up, write the next input; v reuses one
   CHECK(count<ConvertInput>(batch) == count<SmallBatch>(batch) - 3);
-  setting.kernels.split_columns = true;
-  for (const SmallBatch& batch : all_of<SmallBatch>(setting.plan(8)))
+  shape.width = 10240; // in two ranges of columns
+  for (const SmallBatch& batch : all_of<SmallBatch>(Setting(shape).plan(8)))
     CHECK_FALSE((batch.sibling_follows || batch.follows_sibling));
 
   const BatchPlan prompt = setting.plan(600);
@@ -429,14 +430,14 @@ TEST_CASE("batch plan: siblings of different formats share a launch, or what the
 
 TEST_CASE("batch plan: where attention cannot take the rope, it is a kernel before the fast attention, for any batch") {
   Setting setting(one_layer());
-  setting.kernels.ropes_in_attention = false;
+  setting.attention.ropes_tokens = setting.attention.ropes_run = false;
   for (const int64_t tokens : {1, 8, 512}) {
     const BatchPlan plan = setting.plan(tokens);
     CHECK(count<RopeAttention>(plan) == 0);
     CHECK(count<RopeStore>(plan) + count<PromptRope>(plan) == 1);
     CHECK(count<Attention>(plan) + count<PromptAttention>(plan) == 1);
   }
-  setting.kernels.ropes_in_attention = true;
+  setting.attention.ropes_tokens = true;
   CHECK(count<RopeAttention>(setting.plan(1)) == 1);
 }
 
@@ -444,7 +445,7 @@ TEST_CASE("batch plan: exact mode has matvecs for every batch") {
   Setting setting(one_layer());
   setting.config.exact = true;
   setting.config.k_type = setting.config.v_type = core::KvType::f32;
-  setting.kernels.fast = false;
+  setting.attention = {};
   for (const int64_t tokens : {1, 8, 64, 512}) {
     const BatchPlan plan = setting.plan(tokens);
     CHECK(count<Matvec>(plan) == 5);
@@ -456,7 +457,7 @@ TEST_CASE("batch plan: exact mode has matvecs for every batch") {
 
 TEST_CASE("batch plan: without fusions every op has its own call") {
   Setting setting(one_layer());
-  setting.options.fuse = setting.kernels.pairs = false;
+  setting.options.fuse = false;
   const BatchPlan plan = setting.plan(2);
   const core::Program& program = setting.model.program;
   CHECK(std::ssize(plan.calls) - count<ClearDataflow>(plan) == std::ssize(program.ops));

@@ -49,8 +49,8 @@ TEST_CASE("batch plan: a folded router's scores come with a product of one or tw
   setting.options.dataflow_sync = false;
   CHECK(count<MatvecRouter>(setting.plan(1)) == 0);
   setting.options.dataflow_sync = true;
-  setting.kernels.takes_routers = false;
-  CHECK(count<MatvecRouter>(setting.plan(1)) == 0);
+  shape.heads = 12; // rows of a part of a warp tile
+  CHECK(count<MatvecRouter>(Setting(shape).plan(1)) == 0);
 }
 
 TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twice") {
@@ -87,7 +87,7 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   }
   setting.limits.prompt_products = false;
   CHECK_FALSE(call_of<ExpertBatch>(setting.plan(64)).wide);
-  setting.kernels.largest_tile = 4;
+  setting.limits.shared_per_block = 48 << 10;
   CHECK(count<ExpertBatch>(setting.plan(64)) == 0);
   setting.limits.small_batch = false;
   CHECK(count<SortExperts>(setting.plan(64)) == 0);
@@ -103,10 +103,11 @@ TEST_CASE("batch plan: experts that few tokens chose each are multiplied by inte
   CHECK(call_of<SortExperts>(few).tile_tokens == 8);
   for (const ConvertInput& call : all_of<ConvertInput>(few))
     CHECK(call.rows != 16); // gate and up share the router's, down has none
-  setting.kernels.dots = false;
-  CHECK(count<ExpertDots>(setting.plan(8)) == 0);
-  setting.kernels.dots = true;
   setting.limits.bulk_copies = false;
+  CHECK(count<ExpertDots>(setting.plan(8)) == 0);
+  setting.limits.bulk_copies = true;
+  setting.model = RandomProgram(1);
+  setting.model.transformer(two_of_eight_experts(), Type::F16, Type::F16);
   CHECK(count<ExpertDots>(setting.plan(8)) == 0);
 }
 

@@ -44,35 +44,6 @@ using kernels::cuda::SmallBatch;
 using kernels::cuda::SortExperts;
 using quant::Type;
 
-struct Kernels final : kernels::cuda::KernelCapabilities {
-  bool pairs = true, adapts = true, takes_routers = true, fast = true, ropes_in_attention = true, ropes_runs = true;
-  int largest_tile = 32;
-  bool wide = true, split_columns = false, leaves_sums = false, dots = true;
-
-  bool can_pair(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&, int64_t) const override {
-    return pairs;
-  }
-  bool can_adapt(const kernels::cuda::MatrixStep&, int64_t) const override { return adapts; }
-  bool can_take_router(const kernels::cuda::MatrixStep&, const kernels::cuda::MatrixStep&, int64_t) const override {
-    return takes_routers;
-  }
-  Fit small_batch(const kernels::cuda::MatrixStep&, int64_t, int tile_tokens) const override {
-    return {tile_tokens <= largest_tile, split_columns, leaves_sums};
-  }
-  Fit wide_batch(const kernels::cuda::MatrixStep&, int64_t) const override {
-    return {wide, split_columns, leaves_sums};
-  }
-  bool can_dot_experts(const kernels::cuda::MatrixStep&, int64_t) const override { return dots; }
-  bool can_rope_in_attention(const kernels::cuda::HeadsStep&, bool one_run) const override {
-    return fast && ropes_in_attention && (ropes_runs || !one_run);
-  }
-  bool can_rope_prompts(const kernels::cuda::HeadsStep&) const override { return fast; }
-  bool can_attend_prompts(const core::Op&) const override { return fast; }
-  bool can_multiply_bytes(const kernels::cuda::MatrixStep&) const override { return true; }
-  bool has_fast_attention(const core::Op&) const override { return fast; }
-  bool attention_writes_half(const core::Op&) const override { return fast; }
-};
-
 struct Setting {
   RandomProgram model{1};
   core::ExecutorConfig config;
@@ -82,16 +53,20 @@ struct Setting {
   kernels::cuda::ForcedWays forced;
   kernels::cuda::WayFactors factors = kernels::cuda::way_factors({});
   kernels::cuda::CudaOptions options;
-  Kernels kernels;
+  kernels::cuda::AttentionFit attention = {true, true, true, true, true, true}; // of every step
 
   explicit Setting(const RandomProgram::Shape& shape) { model.transformer(shape, Type::Q4_K, Type::Q6_K); }
 
+  std::vector<kernels::cuda::AttentionFit> fits_of(const kernels::cuda::Plan* steps) const {
+    return std::vector(steps ? steps->steps.size() : 0, attention);
+  }
   BatchPlan plan(const PlanShape& shape) const {
     const kernels::cuda::Plan steps = kernels::cuda::make_plan(model.program, options.fuse, !config.batch_invariant);
-    const auto adapted = options.fuse && !config.batch_invariant ? kernels::cuda::make_adapted_plan(model.program) : std::nullopt;
+    const auto adapted =
+        options.fuse && !config.batch_invariant ? kernels::cuda::make_adapted_plan(model.program) : std::nullopt;
     return kernels::cuda::plan_for({model.program, config, steps, limits, options.overlap, options.dataflow_sync,
-                                    options.experts_on_host, kernels, rates, least_side, forced, factors,
-                                    adapted ? &*adapted : nullptr},
+                                    options.experts_on_host, fits_of(&steps), rates, least_side, forced, factors,
+                                    adapted ? &*adapted : nullptr, fits_of(adapted ? &*adapted : nullptr)},
                                    shape);
   }
   BatchPlan plan(int64_t tokens, int64_t outputs = 1) const { return plan({tokens, outputs, 16, tokens == 1}); }

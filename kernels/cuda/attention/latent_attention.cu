@@ -3,7 +3,7 @@
 // All heads share keys, and a value is the first part of its key: a block reads each key once for up to 64 rows. In a
 // round of 32 keys each warp scores 8 keys, then turns some rows' scores into weights, then updates its output columns,
 // in registers (128 of each thread for 64 rows of 512 columns). With few tiles, blocks share a context
-// (column_merge.cuh). Keys of earlier steps are fetched before the wait.
+// (column_merge.cuh) and, while it's short, a tile's rows. Keys of earlier steps are fetched before the wait.
 #include "kernels/cuda/attention/cached_rows.cuh"
 #include "kernels/cuda/attention/column_merge.cuh"
 #include "kernels/cuda/attention/latent_tile.cuh"
@@ -23,15 +23,17 @@ class LatentBlock {
   static constexpr int kRowsPerWarp = kRows / kLatentWarps;
 
  public:
-  __device__ __forceinline__ LatentBlock(const LatentArgs& args, const LatentTile& tile, LatentShared<Shape>& shared)
-      : args_(args), tile_(tile), shared_(shared), key_dim_(args.cache.k_dim) {
+  __device__ __forceinline__ LatentBlock(const LatentArgs& args, const LatentTile& tile, const LatentShare& share,
+                                         LatentShared<Shape>& shared)
+      : args_(args), tile_(tile), share_(share), shared_(shared), key_dim_(args.cache.k_dim),
+        first_row_(tile.first_row + share.first_row) {
     lane_ = threadIdx.x % kWarp, warp_ = threadIdx.x / kWarp;
-    begin_ = static_cast<int>(blockIdx.y) * tile.per_split;
+    begin_ = share.split * tile.per_split;
     end_ = min(tile.length, begin_ + tile.per_split);
-    first_key_ = args.streams[args.heads.quotient(tile.first_row)] * args.cache.rows;
+    first_key_ = args.streams[args.heads.quotient(first_row_)] * args.cache.rows;
 #pragma unroll
     for (int i = 0; i < kRowsPerWarp; ++i) {
-      const int row = tile.first_row + min(warp_ * kRowsPerWarp + i, tile.rows - 1);
+      const int row = first_row_ + min(warp_ * kRowsPerWarp + i, share.rows - 1);
       visible_[i] = min(end_, args.positions[args.heads.quotient(row)] + 1);
       largest_[i] = -INFINITY, sum_[i] = 0;
     }
@@ -102,20 +104,20 @@ class LatentBlock {
       copy_async_wait<0>();
   }
 
-  // In log2 units; zeros in rows that the tile lacks.
+  // In log2 units; zeros in rows that the block lacks.
   __device__ __forceinline__ void load_queries() const {
     constexpr int kRounds = (kDim + kMaxRopeDim) / (2 * kWarp);
     const int rest = key_dim_ - kDim;
     const float scale = args_.scale * kLog2e;
 #pragma unroll 4
     for (int row = warp_; row < kRows; row += kLatentWarps) {
-      const int64_t at = tile_.first_row + row;
+      const int64_t at = first_row_ + row;
       float2 q[kRounds];
 #pragma unroll
       for (int i = 0; i < kRounds; ++i) {
         const int column = 2 * (lane_ + i * kWarp);
         q[i] = {0, 0};
-        if (row < tile_.rows && column < key_dim_)
+        if (row < share_.rows && column < key_dim_)
           q[i] = *reinterpret_cast<const float2*>(column < kDim ? args_.q + at * kDim + column
                                                                 : args_.q_rest + at * rest + column - kDim);
       }
@@ -210,24 +212,26 @@ class LatentBlock {
   __device__ __forceinline__ void write() {
     __syncthreads(); // before `rescale_factor` is overwritten
     const bool alone = tile_.used_splits == 1;
-    float* part =
-        args_.partial + (int64_t{blockIdx.x} * args_.splits.by + blockIdx.y) * latent_part_floats(kRows, kDim);
+    float* part = args_.partial +
+                  (int64_t{blockIdx.x} * args_.splits.by + share_.split) * latent_part_floats(tile_.most_rows, kDim) +
+                  share_.first_row;
 #pragma unroll
     for (int i = 0; i < kRowsPerWarp; ++i) {
       const int row = warp_ * kRowsPerWarp + i;
       if (lane_ != 0) continue;
       shared_.rescale_factor[row] = alone ? reciprocal(sum_[i]) : 1;
-      if (!alone) part[row] = largest_[i], part[kRows + row] = sum_[i];
+      if (!alone && row < share_.rows) part[row] = largest_[i], part[tile_.most_rows + row] = sum_[i];
     }
     __syncthreads();
-    float* to = alone ? args_.out + int64_t{tile_.first_row} * kDim : part + 2 * kRows;
+    float* to = alone ? args_.out + int64_t{first_row_} * kDim
+                      : part + 2 * tile_.most_rows + int64_t{share_.first_row} * (kDim - 1);
     const int g = lane_ / 4, t = lane_ % 4;
 #pragma unroll
     for (int m = 0; m < kTiles; ++m)
 #pragma unroll
       for (int high = 0; high < 2; ++high) {
         const int row = 16 * m + g + 8 * high;
-        if (row >= tile_.rows) continue;
+        if (row >= share_.rows) continue;
         const float by = shared_.rescale_factor[row];
 #pragma unroll
         for (int c = 0; c < kColumnTiles; ++c)
@@ -238,8 +242,9 @@ class LatentBlock {
 
   const LatentArgs& args_;
   const LatentTile& tile_;
+  const LatentShare& share_;
   LatentShared<Shape>& shared_;
-  const int key_dim_;
+  const int key_dim_, first_row_;
   int lane_, warp_, begin_, end_;
   int64_t first_key_;
   int visible_[kRowsPerWarp];
@@ -247,7 +252,7 @@ class LatentBlock {
   float out_[kTiles][kColumnTiles][4];
 };
 
-// Grid: tiles, splits.
+// Grid: tiles, blocks per tile: splits, and parts of the rows if there are fewer splits.
 template <int kDim, int kTiles, bool kCodes>
 __global__ void __launch_bounds__(kLatentThreads, 1) latent_attention_kernel(const __grid_constant__ LatentArgs args) {
   using Shape = LatentShape<kDim, kTiles>;
@@ -255,8 +260,14 @@ __global__ void __launch_bounds__(kLatentThreads, 1) latent_attention_kernel(con
   const OverlappingWork work(args.stamps);
   // The last tiles see the most positions: start them first.
   const LatentTile tile(args, static_cast<int>(gridDim.x - 1 - blockIdx.x), Shape::kRows);
-  if (static_cast<int>(blockIdx.y) >= tile.used_splits) return work.wait();
-  LatentBlock<Shape, kCodes>(args, tile, *reinterpret_cast<LatentShared<Shape>*>(dynamic)).run(work);
+  const LatentShare share(tile, static_cast<int>(blockIdx.y), args.splits.by);
+  if (share.rows <= 0) return work.wait();
+  if constexpr (kTiles > 1)
+    if (share.rows <= kFewLatentRows) {
+      using Few = LatentShape<kDim, 1>;
+      return LatentBlock<Few, kCodes>(args, tile, share, *reinterpret_cast<LatentShared<Few>*>(dynamic)).run(work);
+    }
+  LatentBlock<Shape, kCodes>(args, tile, share, *reinterpret_cast<LatentShared<Shape>*>(dynamic)).run(work);
 }
 
 // Grid: tiles, rows, columns.

@@ -28,7 +28,7 @@ class AdapterRows : public NothingBeside {
     b_ = reinterpret_cast<uint16_t*>(begin + adapter.cut.b_offset);
     scaled_ = reinterpret_cast<float*>(begin + adapter.cut.scaled_offset);
     sums_ = scaled_ + kTokens * adapter.padded_rank;
-    places_ = reinterpret_cast<int*>(sums_ + kAdapterSums);
+    places_ = reinterpret_cast<int*>(sums_ + adapter_sums(kTokens, adapter.cut.rows));
     scaled_value_ = __uint_as_float(kSentinel);
   }
 

@@ -92,14 +92,14 @@ std::optional<Beside> cut_beside(const ChipLimits& chip, const MatvecWork& work,
     most_padded = std::max(most_padded, padded_rank(of_part));
     padded += padded_rank(of_part);
   }
-  const int64_t rows = tiles_of(rank, blocks),
-                results = tiles_of(product.row_blocks(), blocks) * row_block_rows(product.format.tile_bytes);
-  const int64_t offset = round_up(work.shared_of(blocks), 16), b = rows * product.cols * 2,
+  const auto rows = static_cast<int>(tiles_of(rank, blocks));
+  const int64_t results = tiles_of(product.row_blocks(), blocks) * row_block_rows(product.format.tile_bytes);
+  const int64_t offset = round_up(work.shared_of(blocks), 16), b = int64_t{rows} * product.cols * 2,
                 scaled = b + results * (product.gated ? padded : most_padded) * 2;
-  const int64_t bytes = offset + scaled + (work.tokens * padded + kAdapterSums + kMaxSegments) * 4 + 16;
+  const int64_t bytes =
+      offset + scaled + (work.tokens * padded + adapter_sums(work.tokens, rows) + kMaxSegments) * 4 + 16;
   if (rows > kMaxAdapterRows || bytes > chip.shared_per_block) return std::nullopt;
-  return Beside{{static_cast<int>(rows), static_cast<int>(offset), static_cast<int>(b), static_cast<int>(scaled)},
-                bytes};
+  return Beside{{rows, static_cast<int>(offset), static_cast<int>(b), static_cast<int>(scaled)}, bytes};
 }
 
 } // namespace

@@ -71,6 +71,32 @@ TEST_CASE("CUDA: latent attention of prompts and decoding, for any number of hea
     }
 }
 
+// Blocks per tile follow the context: with few and many, keys before and behind the limits at which rows are shared.
+TEST_CASE("CUDA: latent attention whose blocks share the rows of few keys") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  const auto make = [](const core::Program& program, const core::ExecutorConfig& config) {
+    return make_cuda_executor(program, config);
+  };
+  tests::Share share;
+  for (const LatentHeads& h :
+       {LatentHeads{1, 512, 64}, LatentHeads{2, 512, 64}, LatentHeads{7, 256, 64}, LatentHeads{20, 512, 64},
+        LatentHeads{37, 256, 32}, LatentHeads{64, 512, 64}, LatentHeads{128, 512, 64}})
+    for (const int64_t context : {300, 4000})
+      for (const KvType type : {KvType::f16, KvType::q8_0}) {
+        if (!share.takes_next()) continue;
+        CAPTURE(h.heads);
+        CAPTURE(context);
+        CAPTURE(type);
+        RandomProgram model = latent_model(seed, h);
+        core::ExecutorConfig config = config_of(type);
+        config.context = context;
+        CHECK(tests::worst_error(make, model, config, {1, 1, 2, 5, 54, 1, 1, 3, 120, 1, 4, 67, 1, 2}) <
+              (type == KvType::f16 ? 1e-6 : 3e-5));
+      }
+}
+
 TEST_CASE("CUDA: latent attention of streams that decode together, and of a stream that went back") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();

@@ -106,6 +106,12 @@ TEST_CASE(
   CHECK_FALSE(cut_adapted(chip, of(Q4_K, 4096, 16, 3)));
   CHECK_FALSE(cut_adapted(chip, of(Q4_K, 4096, 4 * 132 + 1)));
   CHECK_FALSE(cut_adapted({132, 96 << 10}, of(Q4_K, 4096, 16)));
+  // An 8B's ffn_down: a product without room sends the whole step to the ops.
+  for (const quant::Type type : {Q4_K, Q6_K}) {
+    ProductDesc down = of(type, 4096, 16);
+    down.cols = 14336;
+    CHECK(cut_adapted(chip, down));
+  }
   const std::optional<PairCut> pair = cut_pair(chip, of(Q4_K, 5120, 16), of(Q6_K, 1024, 0));
   REQUIRE(pair);
   CHECK(pair->first_blocks == cut_pair(chip, of(Q4_K, 5120, 0), of(Q6_K, 1024, 0))->first_blocks);

@@ -1,5 +1,6 @@
 #include "convert/requantize.h"
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/strings/printable.h"
 
@@ -7,7 +8,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <map>
 #include <memory>
@@ -53,16 +53,11 @@ void in_threads(int64_t pieces, const Work& work) {
   if (error) std::rethrow_exception(error);
 }
 
-class Stopwatch {
- public:
-  double lap() {
-    const auto now = std::chrono::steady_clock::now();
-    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
+// Seconds since the last call.
+double lap(double& last) {
+  const double now = core::seconds_now();
+  return now - std::exchange(last, now);
+}
 
 // Rows of one tensor on their way: floats, packed, error.
 struct Way {
@@ -141,7 +136,7 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
                                 const std::function<void(std::span<const std::byte>)>& sink, bool check_range,
                                 const Scaling& scaling, StageSeconds* seconds, int64_t chunk_weights) {
   StageSeconds unwanted;
-  Stopwatch watch;
+  double watch = core::seconds_now();
   StageSeconds& spent = seconds ? *seconds : unwanted;
   const int64_t cols = source.cols(), matrix_rows = source.rows() / source.matrices();
   const Way way{source, quant::format(type), scaling, check_range};
@@ -180,19 +175,19 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
       if (in_pieces) {
         std::vector<StageSeconds> stages(static_cast<size_t>(pieces));
         each_piece([&](int64_t piece, int64_t at, const Rows& rows, std::byte* out, float* decoded) {
-          Stopwatch of_piece;
+          double of_stage = core::seconds_now();
           StageSeconds& stage = stages[static_cast<size_t>(piece)];
           read(at, rows);
-          stage.reading = of_piece.lap();
+          stage.reading = lap(of_stage);
           quant::encode_rows(type, rows.weights, rows.rows, cols, factors, out);
           way.check(first + at, rows, out);
-          stage.encoding = of_piece.lap();
+          stage.encoding = lap(of_stage);
           errors[static_cast<size_t>(piece)] = way.measure(rows, out, factors, decoded);
-          stage.measuring = of_piece.lap();
+          stage.measuring = lap(of_stage);
         });
         StageSeconds all;
         for (const StageSeconds& stage : stages) all += stage;
-        const double threads = (all.reading + all.encoding + all.measuring) / watch.lap();
+        const double threads = (all.reading + all.encoding + all.measuring) / lap(watch);
         spent += {all.reading / threads, all.encoding / threads, all.measuring / threads};
       } else {
         each_piece([&](int64_t, int64_t at, const Rows& rows, std::byte*, float*) { read(at, rows); });
@@ -201,18 +196,18 @@ quant::ErrorStats encode_tensor(const WeightSource& source, quant::Type type,
           rows.packed_format = source.type().format();
           rows.packed = source.packed(first, count).data();
         }
-        spent.reading += watch.lap();
+        spent.reading += lap(watch);
         encode(rows, type, factors, packed.get());
         way.check(first, rows, packed.get());
-        spent.encoding += watch.lap();
+        spent.encoding += lap(watch);
         each_piece([&](int64_t piece, int64_t, const Rows& some, const std::byte* out, float* decoded) {
           errors[static_cast<size_t>(piece)] = way.measure(some, out, factors, decoded);
         });
-        spent.measuring += watch.lap();
+        spent.measuring += lap(watch);
       }
       for (const quant::ErrorStats& error : errors) total += error;
       sink(std::span(packed.get(), static_cast<size_t>(count * row_bytes)));
-      spent.writing += watch.lap();
+      spent.writing += lap(watch);
       source.release(first, count);
     }
   }

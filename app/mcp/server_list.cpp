@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/files/read_file.h"
 #include "core/json/parse.h"
+#include "core/strings/loopback.h"
 #include "core/strings/lower.h"
 #include "core/strings/printable.h"
 #include "text/calls/tool.h"
@@ -102,8 +103,8 @@ void read_address(McpServer& server, const Json& json, const std::string& place)
 bool is_this_machine(std::string_view host) {
   const size_t port = host.find_last_not_of("0123456789");
   if (port != std::string_view::npos && host[port] == ':') host = host.substr(0, port);
-  return host == "localhost" || host == "[::1]" ||
-         (host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string_view::npos);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return core::is_loopback(std::string(host));
 }
 
 // Headers and names before a host count as secrets.

@@ -48,7 +48,7 @@ void WindowEngine::open_with_adapters(std::vector<api::AdapterOption> wanted) {
 std::vector<api::AdapterRow> WindowEngine::rows_of_adapters(const Loaded& loaded) const {
   std::vector<api::AdapterRow> rows;
   for (const core::Adapter& adapter : loaded.model.program.adapters) {
-    const api::AdapterRow* row = row_of(state_.adapters, adapter.file);
+    const api::AdapterRow* row = row_of(state().adapters, adapter.file);
     const bool on = adapter.scale != 0;
     rows.push_back({adapter.name, adapter.file, row ? row->scale : on ? adapter.scale : 1, row ? row->on : on});
   }
@@ -56,21 +56,21 @@ std::vector<api::AdapterRow> WindowEngine::rows_of_adapters(const Loaded& loaded
 }
 
 void WindowEngine::scale_adapter(const api::intent::ScaleAdapter& wanted) {
-  if (wanted.number >= state_.adapters.size()) return;
+  if (wanted.number >= state().adapters.size()) return;
   if (!(std::abs(wanted.scale) <= kMaxScale))
     throw_error("the scale of an adapter can be -{} to {}", kMaxScale, kMaxScale);
   change([&](api::Snapshot& s) {
     s.adapters[wanted.number].scale = wanted.scale;
     s.adapters[wanted.number].on = wanted.on;
   });
-  if (StoredConversation* stored = store_.find(state_.conversation)) give_adapters(*stored);
+  if (StoredConversation* stored = store_.find(state().conversation)) give_adapters(*stored);
 }
 
 const api::GenerateRequest& WindowEngine::request_with_adapters() {
-  setup_.request.keep_choices = state_.keep_choices;
+  setup_.request.keep_choices = state().keep_choices;
   std::vector<float>& scales = setup_.request.sampling.adapter_scales;
   scales.clear();
-  for (const api::AdapterRow& row : state_.adapters) scales.push_back(row.on ? row.scale : 0);
+  for (const api::AdapterRow& row : state().adapters) scales.push_back(row.on ? row.scale : 0);
   return setup_.request;
 }
 
@@ -85,14 +85,14 @@ void WindowEngine::use_adapters_of(const StoredConversation& stored) {
     }
   });
   for (const api::AdapterRow& row : wanted)
-    if (row.on && !row_of(state_.adapters, row.path))
+    if (row.on && !row_of(state().adapters, row.path))
       tell(fmt::format("this conversation used the LoRA adapter {}, which is not open: add it in the settings",
                        row.path));
 }
 
 // Adapters of other models stay with the conversation.
 void WindowEngine::give_adapters(StoredConversation& stored) const {
-  std::vector<api::AdapterRow> rows = state_.adapters;
+  std::vector<api::AdapterRow> rows = state().adapters;
   for (const api::AdapterRow& old : stored.adapters.value_or(std::vector<api::AdapterRow>()))
     if (!row_of(rows, old.path)) rows.push_back(old);
   stored.adapters = std::move(rows);

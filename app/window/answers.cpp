@@ -1,4 +1,5 @@
 // Sending, editing and regenerating messages in the window's engine.
+#include "app/window/gauges.h"
 #include "app/window/loaded.h"
 #include "app/window/model_facts.h"
 #include "core/error.h"
@@ -53,8 +54,7 @@ class WindowEngine::SpeedMeter {
 };
 
 WindowEngine::Messages WindowEngine::messages() const {
-  const std::lock_guard lock(mutex_);
-  return {state_.messages, tree_, state_.pictures};
+  return board_.look([&](const api::Snapshot& s) { return Messages{s.messages, tree_, s.pictures}; });
 }
 
 void WindowEngine::need_encoder(std::span<const api::ChatMessage> kept, const api::MessagePictures& sent) {
@@ -137,14 +137,14 @@ engine::TextSink WindowEngine::shown_while_written(SpeedMeter& meter) {
           // Places of an answer that forms count when they are decided.
           if (s.messages.back().forming.empty()) show_speed(s, meter, loaded_->session.generation_usage());
         },
-        Publish::soon);
+        Board::Publish::soon);
   };
 }
 
 std::function<void(std::span<const int32_t>)> WindowEngine::shown_while_forming(SpeedMeter& meter) {
   const int32_t mask = engine::diffusion_of(loaded_->model.file, {}).mask;
   return [this, &meter, mask](std::span<const int32_t> places) {
-    const bool begins = state_.messages.back().forming.empty();
+    const bool begins = state().messages.back().forming.empty();
     change(
         [&](api::Snapshot& s) {
           s.state = EngineState::writing;
@@ -154,7 +154,7 @@ std::function<void(std::span<const int32_t>)> WindowEngine::shown_while_forming(
           usage.tokens = std::ssize(places) - std::ranges::count(places, mask);
           show_speed(s, meter, usage);
         },
-        begins ? Publish::now : Publish::soon);
+        begins ? Board::Publish::now : Board::Publish::soon);
   };
 }
 
@@ -199,7 +199,13 @@ void WindowEngine::answer(const Messages& before) {
   try {
     while (true) {
       const std::vector<text::ToolCall> calls = write_answer();
-      if (calls.empty() || !call_tools(calls)) break;
+      for (const text::ToolCall& call : calls) {
+        api::ChatMessage shown = tools_.call(call, loaded_->model, loaded_->conversation, loaded_->session.context());
+        loaded_->conversation.add_result(call, shown.text);
+        tree_.add(std::move(shown), loaded_->conversation.messages().back());
+        change([&](api::Snapshot& s) { s.messages = tree_.shown(); });
+      }
+      if (calls.empty() || cancel_) break;
     }
   } catch (...) {
     tree_ = before.tree;
@@ -218,8 +224,9 @@ void WindowEngine::answer(const Messages& before) {
   save_conversation();
   const double step_seconds =
       m.session.generation_usage().tokens > 0 ? 1 / m.session.generation_usage().tokens_per_second() : kCheapProfile;
-  if (2 * kQuickRepetitions * step_seconds < kCheapProfile && std::ssize(m.session.cached()) < m.session.context())
-    profile_here(kQuickRepetitions);
+  if (2 * Gauges::kQuickRepetitions * step_seconds < kCheapProfile &&
+      std::ssize(m.session.cached()) < m.session.context())
+    gauges_->profile(m, Gauges::kQuickRepetitions);
 }
 
 // The summary is another version of the first message, so that the messages before it can be shown again.
@@ -250,7 +257,7 @@ void WindowEngine::compact() {
   auto text = summary["content"].get<std::string>();
   tree_.add({true, std::move(text)}, std::move(summary));
   show_path();
-  if (StoredConversation* stored = store_.find(state_.conversation)) stored->named = true; // keeps its title
+  if (StoredConversation* stored = store_.find(state().conversation)) stored->named = true; // keeps its title
   save_conversation();
   show_context();
   seconds_before_ += m.session.generation_usage().seconds;

@@ -79,7 +79,7 @@ void WindowEngine::open_conversation(const std::string& id) {
   if (!id.empty() && !stored) return;
   MessageTree tree = stored ? tree_of(*stored, store_.pictures(*stored)) : MessageTree();
   loaded_->conversation.set_messages(tree.sent(), "conversation");
-  loaded_->conversation.set_system(stored ? stored->system : state_.system_prompt);
+  loaded_->conversation.set_system(stored ? stored->system : state().system_prompt);
   tree_ = std::move(tree);
   change([&](api::Snapshot& s) {
     s.conversation = id;
@@ -94,7 +94,7 @@ void WindowEngine::open_conversation(const std::string& id) {
 
 void WindowEngine::show_path() {
   loaded_->conversation.set_messages(tree_.sent(), "conversation");
-  loaded_->conversation.set_system(state_.system_prompt);
+  loaded_->conversation.set_system(state().system_prompt);
   change([&](api::Snapshot& s) { s.messages = tree_.shown(); });
   read_missing_picture_facts();
 }
@@ -135,9 +135,9 @@ void WindowEngine::search_conversations(const std::string& text) {
 
 void WindowEngine::export_conversation(const std::string& path) {
   Json messages = tree_.sent();
-  if (!state_.system_prompt.empty())
-    messages.insert(messages.begin(), {{"role", "system"}, {"content", state_.system_prompt}});
-  const StoredConversation* stored = store_.find(state_.conversation);
+  if (!state().system_prompt.empty())
+    messages.insert(messages.begin(), {{"role", "system"}, {"content", state().system_prompt}});
+  const StoredConversation* stored = store_.find(state().conversation);
   const std::string text = conversation_as_markdown(messages, stored ? stored->title : "Conversation");
   core::AtomicFile file(path, text.size());
   file.write(std::as_bytes(std::span(text)));
@@ -146,7 +146,7 @@ void WindowEngine::export_conversation(const std::string& path) {
 }
 
 void WindowEngine::rename_conversation(const std::string& id, const std::string& title) {
-  if (id != state_.conversation) store_.refresh(id);
+  if (id != state().conversation) store_.refresh(id);
   StoredConversation* stored = conversation_for_change(id);
   if (!stored) return;
   stored->title = title.empty() ? "untitled" : title;
@@ -156,7 +156,7 @@ void WindowEngine::rename_conversation(const std::string& id, const std::string&
 }
 
 void WindowEngine::delete_conversation(const std::string& id) {
-  if (state_.conversation == id) open_conversation("");
+  if (state().conversation == id) open_conversation("");
   store_.remove(id);
   change([&](api::Snapshot& s) { list_conversations(s); });
 }
@@ -168,11 +168,11 @@ void WindowEngine::set_system(const std::string& text) {
 
 void WindowEngine::continue_conversation(Loaded& loaded) const {
   loaded.conversation.set_messages(tree_.sent(), "conversation");
-  loaded.conversation.set_system(state_.system_prompt);
+  loaded.conversation.set_system(state().system_prompt);
 }
 
 void WindowEngine::begin_conversation(const api::ChatMessage& question) {
-  if (!state_.conversation.empty()) return;
+  if (!state().conversation.empty()) return;
   StoredConversation& stored = store_.create();
   stored.title = title_of(question);
   change([&](api::Snapshot& s) {
@@ -192,12 +192,12 @@ StoredConversation* WindowEngine::conversation_for_change(const std::string& id)
 }
 
 void WindowEngine::save_conversation() {
-  StoredConversation* stored = conversation_for_change(state_.conversation);
+  StoredConversation* stored = conversation_for_change(state().conversation);
   if (!stored) return;
-  stored->system = state_.system_prompt;
+  stored->system = state().system_prompt;
   give_adapters(*stored);
   give_messages(*stored);
-  if (!stored->named && !state_.messages.empty()) stored->title = title_of(messages().shown[0]);
+  if (!stored->named && !state().messages.empty()) stored->title = title_of(messages().shown[0]);
   store_.save(stored->id);
   change([&](api::Snapshot& s) { list_conversations(s); });
   forget_unused_pictures();
@@ -218,7 +218,7 @@ void WindowEngine::give_messages(StoredConversation& stored) const {
 }
 
 void WindowEngine::abandon_conversation() {
-  const StoredConversation* stored = store_.find(state_.conversation);
+  const StoredConversation* stored = store_.find(state().conversation);
   if (!stored || !stored->messages.empty()) return;
   store_.remove(stored->id);
   change([&](api::Snapshot& s) {

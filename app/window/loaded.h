@@ -10,7 +10,7 @@ namespace ridge::app {
 inline constexpr const char* kToNeedLess =
     "open it with fewer layers on the GPU or a shorter context (Open…, load settings)";
 
-struct WindowEngine::Loaded {
+struct Loaded {
   engine::LoadedModel model;
   engine::Device device;
   text::ChatTemplate chat_template;

@@ -117,8 +117,7 @@ void check_room(const api::Snapshot& s, const api::MessagePicture& picture) {
 } // namespace
 
 WindowEngine::Shelf WindowEngine::shelf() const {
-  const std::lock_guard lock(mutex_);
-  return loaded_ ? loaded_->model.pictures : nullptr;
+  return board_.look([&](const api::Snapshot&) { return loaded_ ? loaded_->model.pictures : nullptr; });
 }
 
 void WindowEngine::change_facts(const std::string& key, const std::function<void(api::PictureFacts&)>& how) {
@@ -139,7 +138,7 @@ void WindowEngine::add_picture(const api::intent::AddPicture& wanted) {
     s.pictures.push_back(picture);
   });
   store_picture_facts(picture, medium);
-  worker_.push([this] { guarded([&] { open_encoder_for_unsent(); }, true); });
+  push([this] { open_encoder_for_unsent(); });
 }
 
 void WindowEngine::listen(bool on) {
@@ -148,14 +147,10 @@ void WindowEngine::listen(bool on) {
     microphone_ = std::make_shared<media::Microphone>();
   } else {
     microphone_->end();
-    picture_worker_.push([this, microphone = std::exchange(microphone_, nullptr)] {
-      guarded(
-          [&] {
-            const media::Sound sound = microphone->finish();
-            add_picture({fmt::format("recording of {:.1f} s", sound.seconds()),
-                         std::make_shared<const std::string>(media::wav_of(sound))});
-          },
-          false);
+    push(picture_worker_, [this, microphone = std::exchange(microphone_, nullptr)] {
+      const media::Sound sound = microphone->finish();
+      add_picture({fmt::format("recording of {:.1f} s", sound.seconds()),
+                   std::make_shared<const std::string>(media::wav_of(sound))});
     });
   }
   change([&](api::Snapshot& s) { s.listening = on; });
@@ -171,15 +166,12 @@ void WindowEngine::edit_pictures(size_t message) {
   change([&](api::Snapshot& s) {
     if (message < s.messages.size()) s.pictures = s.messages[message].pictures;
   });
-  worker_.push([this] { guarded([&] { open_encoder_for_unsent(); }, true); });
+  push([this] { open_encoder_for_unsent(); });
 }
 
 // Runs on the worker. Drops pictures that the model cannot take.
 void WindowEngine::open_encoder_for_unsent() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (state_.pictures.empty()) return;
-  }
+  if (board_.look([](const api::Snapshot& s) { return s.pictures.empty(); })) return;
   try {
     open_encoder();
   } catch (...) {
@@ -202,33 +194,30 @@ void WindowEngine::store_picture_facts(const Picture& picture, const media::Medi
     facts.small = small;
     if (loaded_ && loaded_->model.pictures == taken_by) facts.tokens = tokens; // else another model was opened
   });
-  if (taken_by) encoder_worker_.push([this, picture] { guarded([&] { encode_ahead(*picture); }, false); });
+  if (taken_by) push(encoder_worker_, [this, picture] { encode_ahead(*picture); });
 }
 
 void WindowEngine::read_picture_facts(const Picture& picture) {
   if (closing_) return;
   try {
     store_picture_facts(picture, decoded(*picture));
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     change_facts(picture->key, [&](api::PictureFacts& facts) { facts.problem = error.what(); });
     throw;
   }
 }
 
 void WindowEngine::read_missing_picture_facts() {
-  api::MessagePictures pictures;
-  {
-    const std::lock_guard lock(mutex_);
+  const api::MessagePictures missing = board_.look([&](const api::Snapshot& s) {
     const bool counts = loaded_ && loaded_->model.pictures;
-    for (const auto& picture : all_pictures(state_)) {
-      const auto known = state_.picture_facts->find(picture->key);
-      if (known == state_.picture_facts->end() ||
-          (counts && known->second.tokens == 0 && known->second.problem.empty()))
-        pictures.push_back(picture);
-    }
-  }
-  for (const auto& picture : pictures)
-    picture_worker_.push([this, picture] { guarded([&] { read_picture_facts(picture); }, false); });
+    api::MessagePictures pictures = all_pictures(s);
+    std::erase_if(pictures, [&](const auto& picture) {
+      const auto known = s.picture_facts->find(picture->key);
+      return known != s.picture_facts->end() && !(counts && known->second.tokens == 0 && known->second.problem.empty());
+    });
+    return pictures;
+  });
+  for (const auto& picture : missing) push(picture_worker_, [this, picture] { read_picture_facts(picture); });
 }
 
 void WindowEngine::forget_unused_pictures() {
@@ -244,11 +233,10 @@ void WindowEngine::forget_unused_pictures() {
 // Runs on the encoder worker, but not during an answer, which it would slow down.
 void WindowEngine::encode_ahead(const api::MessagePicture& picture) {
   if (closing_) return;
-  {
-    const std::lock_guard lock(mutex_);
-    const bool answers = state_.state == EngineState::reading || state_.state == EngineState::writing;
-    if (answers || !holds(state_.pictures, picture.key)) return;
-  }
+  const bool useful = board_.look([&](const api::Snapshot& s) {
+    return s.state != EngineState::reading && s.state != EngineState::writing && holds(s.pictures, picture.key);
+  });
+  if (!useful) return;
   if (const Shelf taken_by = shelf()) encode(taken_by, picture);
 }
 
@@ -307,17 +295,13 @@ WindowEngine::EncodedPictures WindowEngine::put_pictures() {
 
 // Runs on the query worker.
 void WindowEngine::enlarge_picture(const std::string& key) {
-  Picture picture;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& each : all_pictures(state_))
-      if (each->key == key) picture = each;
-  }
+  const api::MessagePictures pictures = board_.look(all_pictures);
+  const auto picture = std::ranges::find(pictures, key, [](const Picture& each) { return each->key; });
   std::shared_ptr<api::EnlargedPicture> enlarged;
-  if (picture) {
+  if (picture != pictures.end()) {
     enlarged = std::make_shared<api::EnlargedPicture>();
     enlarged->key = key;
-    enlarged->pixels = fitted(picture_of(decoded(*picture), kLargeSide), kLargeSide, kLargeSide);
+    enlarged->pixels = fitted(picture_of(decoded(**picture), kLargeSide), kLargeSide, kLargeSide);
   }
   change([&](api::Snapshot& s) { s.enlarged = std::move(enlarged); });
 }

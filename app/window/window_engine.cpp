@@ -1,17 +1,16 @@
 #include "app/window/window_engine.h"
 
 #include "app/models/encoders.h"
+#include "app/window/gauges.h"
 #include "app/window/loaded.h"
 #include "app/window/model_facts.h"
 #include "app/window/presets.h"
 #include "app/window/recent_files.h"
-#include "app/window_words.h"
 #include "core/error.h"
 #include "core/rings.h"
 #include "engine/options.h"
 #include "engine/sampling_defaults.h"
 #include "engine/speculation/speculation.h"
-#include "kernels/cuda/executor/executor.h"
 #include "models/guide.h"
 
 #include <fmt/format.h>
@@ -27,14 +26,19 @@ using api::EngineState;
 
 namespace {
 
-constexpr auto kPublishInterval = std::chrono::milliseconds(10);
-
 gguf::File open_file(const std::string& path) { return path.empty() ? models::open_guide() : gguf::File::open(path); }
 
 std::vector<api::AdapterOption> adapters_to_serve(const std::vector<api::AdapterRow>& rows) {
   std::vector<api::AdapterOption> adapters;
   for (const api::AdapterRow& row : rows) adapters.push_back({row.path, row.on ? row.scale : 0});
   return adapters;
+}
+
+// Files of one model do not belong to others.
+api::ModelOptions without_files(api::ModelOptions options) {
+  options.mmproj.clear();
+  options.adapters.clear();
+  return options;
 }
 
 template <class... Handlers>
@@ -45,136 +49,94 @@ struct Match : Handlers... {
 } // namespace
 
 WindowEngine::WindowEngine(WindowSetup setup, std::function<void()> wake)
-    : setup_(std::move(setup)), wake_(std::move(wake)), requested_sampling_(setup_.request.sampling),
-      toolbox_(setup_.mcp), store_(setup_.conversation_folder) {
+    : setup_(std::move(setup)), requested_sampling_(setup_.request.sampling), store_(setup_.conversation_folder),
+      board_(std::move(wake)), tools_(setup_.mcp, board_, cancel_), lists_(board_, without_files(setup_.model), [this] {
+        return loaded_ && loaded_->device == engine::Device::cuda;
+      }) {
   const std::string given = std::exchange(setup_.model.mmproj, {});
   adapters_[setup_.model.model] = std::exchange(setup_.model.adapters, {});
-  options_ = setup_.model;
-  state_.system_prompt = setup_.request.system;
-  state_.sampling = setup_.request.sampling.params;
-  state_.max_tokens = setup_.request.sampling.max_tokens;
-  state_.job_choices = std::make_shared<api::JobChoices>(job_choices());
-  state_.jobs = std::make_shared<std::vector<api::Job>>();
-  state_.serving = std::make_shared<api::Serving>();
-  state_.sequences = std::make_shared<api::Sequences>();
-  state_.picture_facts = std::make_shared<api::PictureFactsByKey>();
-  state_.recent = recent_files();
-  state_.options = options_;
-  list_conversations(state_);
+  change([&](api::Snapshot& s) {
+    s.system_prompt = setup_.request.system;
+    s.sampling = setup_.request.sampling.params;
+    s.max_tokens = setup_.request.sampling.max_tokens;
+    s.job_choices = std::make_shared<api::JobChoices>(job_choices());
+    s.jobs = std::make_shared<std::vector<api::Job>>();
+    s.serving = std::make_shared<api::Serving>();
+    s.sequences = std::make_shared<api::Sequences>();
+    s.picture_facts = std::make_shared<api::PictureFactsByKey>();
+    s.recent = recent_files();
+    s.options = setup_.model;
+    list_conversations(s);
+    s.no_microphone = media::Microphone::problem();
+  });
   try {
-    state_.presets = read_presets(setup_.preset_file);
+    auto presets = read_presets(setup_.preset_file);
+    change([&](api::Snapshot& s) { s.presets = std::move(presets); });
   } catch (const Error& error) {
     setup_.preset_file.clear();
-    state_.error = fmt::format("{}; presets are not saved", error.what());
-    ++state_.error_number;
+    fail(fmt::format("{}; presets are not saved", error.what()));
   }
-  if (!store_.problem().empty()) {
-    state_.error = store_.problem();
-    ++state_.error_number;
-  }
-  state_.no_microphone = media::Microphone::problem();
-  published_ = std::make_shared<api::Snapshot>(state_);
+  if (!store_.problem().empty()) fail(store_.problem());
+  gauges_ = std::make_unique<Gauges>(
+      board_, [this] { return loaded_; },
+      [this] {
+        if (snapshot()->models) lists_.ask_list(); // the list then has speeds
+      });
   jobs_ = std::make_unique<JobQueue>(
       [this](JobQueue::Jobs jobs) { change([&](api::Snapshot& s) { s.jobs = std::move(jobs); }); }, setup_.model.device,
       setup_.model.threads);
   server_ = std::make_unique<WindowServer>(
       server::ModelSetup{setup_.model, setup_.request.sampling, setup_.request.chat_template, setup_.prefixes},
       [this](auto serving) { change([&](api::Snapshot& s) { s.serving = std::move(serving); }); });
-  worker_.push([this, given] { guarded([&] { load(setup_.model.model, given); }, true); });
-  if (!toolbox_.empty()) worker_.push([this] { guarded([&] { start_tools(); }, true); });
-  if (setup_.model.model.empty()) list_worker_.push([this] { guarded([&] { offer_first_models(); }, false); });
-  gpu_watch_ = std::jthread([this](const std::stop_token& stop) { watch_gpu(stop); });
+  push([this, given] { load(setup_.model.model, given); });
+  if (!tools_.empty())
+    push([this] {
+      cancel_ = false;
+      if (!closing_) tools_.start(loaded_ ? &loaded_->conversation : nullptr);
+    });
+  if (setup_.model.model.empty()) lists_.ask_first_models();
 }
 
 WindowEngine::~WindowEngine() {
-  gpu_watch_.request_stop();
-  roof_watch_.request_stop();
+  gauges_->stop();
   closing_ = true; // first: a starting answer checks it after lowering cancel_
   stop_answer();
   ++studies_waiting_; // stops the running study
   jobs_.reset();
   server_.reset();
-  for (Worker* worker : {&worker_, &study_worker_, &query_worker_, &list_worker_, &picture_worker_, &encoder_worker_})
+  lists_.stop();
+  for (Worker* worker : {&worker_, &study_worker_, &query_worker_, &picture_worker_, &encoder_worker_})
     worker->stop(); // first: it may wait for the picture worker
 }
 
-std::shared_ptr<const api::Snapshot> WindowEngine::snapshot() const {
-  const std::lock_guard lock(mutex_);
-  return published_;
-}
-
 void WindowEngine::stop_answer() {
-  {
-    const std::lock_guard lock(mutex_); // waiters check it under the lock
-    cancel_ = true;
-  }
-  decided_.notify_all();
+  cancel_ = true;
+  tools_.wake();
 }
 
-void WindowEngine::change(const std::function<void(api::Snapshot&)>& how, Publish when) {
-  const auto now = std::chrono::steady_clock::now();
-  {
-    const std::lock_guard lock(mutex_);
-    how(state_);
-    if (when == Publish::soon && now - published_at_ < kPublishInterval) return;
-    published_ = std::make_shared<api::Snapshot>(state_);
-    published_at_ = now;
-  }
-  wake_();
-}
-
-void WindowEngine::fail(const std::string& error) {
+void WindowEngine::run(const std::function<void()>& work) {
+  board_.guarded(work);
   change([&](api::Snapshot& s) {
-    s.error = in_window_words(error);
-    ++s.error_number;
+    s.state = s.model ? EngineState::idle : EngineState::failed;
+    s.activity.clear();
   });
-}
-
-void WindowEngine::tell(const std::string& notice) {
-  constexpr size_t kKept = 8;
-  change([&](api::Snapshot& s) {
-    if (s.notices.size() == kKept) s.notices.erase(s.notices.begin());
-    s.notices.push_back(in_window_words(notice));
-    ++s.notice_number;
-  });
-}
-
-void WindowEngine::guarded(const std::function<void()>& work, bool of_engine) {
-  try {
-    work();
-  } catch (const std::bad_alloc&) {
-    fail("out of memory");
-  } catch (const kernels::cuda::DeviceFailed& error) {
-    change([](api::Snapshot& s) { s.gpu_failed = true; });
-    fail(error.what());
-  } catch (const Error& error) {
-    fail(error.what());
-  } catch (const std::exception& error) { // a bug, but the conversation must survive
-    fail(fmt::format("internal error, please report it: {}", error.what()));
-  }
-  if (of_engine)
-    change([&](api::Snapshot& s) {
-      s.state = s.model ? EngineState::idle : EngineState::failed;
-      s.activity.clear();
-    });
 }
 
 void WindowEngine::send(api::Intent intent) {
   if (std::holds_alternative<intent::Stop>(intent)) {
     stop_answer();
   } else if (const auto* decision = std::get_if<intent::AnswerTool>(&intent)) {
-    apply_decision(*decision);
+    tools_.decide(*decision);
   } else if (std::holds_alternative<intent::StudyTensor>(intent)) {
     ++studies_waiting_;
-    study_worker_.push([this, what = std::move(intent)] {
+    push(study_worker_, [this, what = std::move(intent)] {
       --studies_waiting_;
       study(what);
     });
   } else if (std::holds_alternative<intent::ListModels>(intent)) {
-    list_worker_.push([this] { guarded([&] { list_models(options_); }, false); });
-  } else if (std::holds_alternative<intent::FitModel>(intent)) {
-    ++fits_waiting_;
-    query_worker_.push([this, what = std::move(intent)] { fit_model(std::get<intent::FitModel>(what)); });
+    lists_.ask_list();
+  } else if (const auto* fit = std::get_if<intent::FitModel>(&intent)) {
+    lists_.ask_fit(*fit);
   } else if (auto* job = std::get_if<intent::StartJob>(&intent)) {
     jobs_->start(std::move(job->request));
   } else if (const auto* unwanted = std::get_if<intent::CancelJob>(&intent)) {
@@ -191,69 +153,67 @@ void WindowEngine::send(api::Intent intent) {
   } else if (std::holds_alternative<intent::Tokenize>(intent) || std::holds_alternative<intent::StudyBlock>(intent) ||
              std::holds_alternative<intent::StudySlice>(intent) ||
              std::holds_alternative<intent::PredictStep>(intent)) {
-    query_worker_.push([this, what = std::move(intent)] { study(what); });
+    push(query_worker_, [this, what = std::move(intent)] { study(what); });
   } else if (const auto* added = std::get_if<intent::AddPicture>(&intent)) {
-    picture_worker_.push([this, wanted = *added] { guarded([&] { add_picture(wanted); }, false); });
+    push(picture_worker_, [this, wanted = *added] { add_picture(wanted); });
   } else if (const auto* removed = std::get_if<intent::RemovePicture>(&intent)) {
     remove_picture(removed->key);
   } else if (const auto* edited = std::get_if<intent::EditPictures>(&intent)) {
     edit_pictures(edited->message);
   } else if (const auto* large = std::get_if<intent::EnlargePicture>(&intent)) {
-    query_worker_.push([this, key = large->key] { guarded([&] { enlarge_picture(key); }, false); });
+    push(query_worker_, [this, key = large->key] { enlarge_picture(key); });
   } else if (const auto* listens = std::get_if<intent::Listen>(&intent)) {
-    guarded([&] { listen(listens->on); }, false);
+    board_.guarded([&] { listen(listens->on); });
   } else if (std::holds_alternative<intent::Send>(intent) || std::holds_alternative<intent::EditAndResend>(intent)) {
     const auto added = std::make_shared<std::promise<void>>();
     picture_worker_.push([added] { added->set_value(); });
-    worker_.push([this, added, what = std::move(intent)] {
+    push([this, added, what = std::move(intent)] {
       added->get_future().wait();
       handle(what);
     });
   } else {
-    worker_.push([this, what = std::move(intent)] { handle(what); });
+    push([this, what = std::move(intent)] { handle(what); });
   }
 }
 
 void WindowEngine::handle(const api::Intent& wanted) {
-  guarded(
-      [&] {
-        if (const auto* open = std::get_if<intent::OpenModel>(&wanted)) return open_with(*open);
-        if (std::holds_alternative<intent::UseCpu>(wanted)) {
-          setup_.model.device = "cpu";
-          return reopen();
-        }
-        if (!loaded_) return; // reported already
-        std::visit(Match{
-                       [&](const intent::Send& send) { send_message(send.text); },
-                       [&](const intent::EditAndResend& e) { edit(e.message, e.text); },
-                       [&](const intent::Regenerate& again) { regenerate(again); },
-                       [&](const intent::ShowVersion& version) { show_version(version); },
-                       [&](const intent::EditAnswer& edited) { edit_answer(edited); },
-                       [&](const intent::SearchConversations& search) { search_conversations(search.text); },
-                       [&](const intent::ExportConversation& wish) { export_conversation(wish.path); },
-                       [&](const intent::SavePreset& preset) { save_preset(preset.name); },
-                       [&](const intent::UsePreset& preset) { use_preset(preset.name); },
-                       [&](const intent::DeletePreset& preset) { delete_preset(preset.name); },
-                       [&](const intent::NewConversation&) { open_conversation(""); },
-                       [&](const intent::OpenConversation& open) { open_conversation(open.id); },
-                       [&](const intent::RenameConversation& r) { rename_conversation(r.id, r.title); },
-                       [&](const intent::DeleteConversation& d) { delete_conversation(d.id); },
-                       [&](const intent::SetSystemPrompt& system) { set_system(system.text); },
-                       [&](const intent::KeepChoices& choices) {
-                         change([&](api::Snapshot& s) { s.keep_choices = choices.keep; });
-                       },
-                       [&](const intent::MeasureRoofs&) { measure_roofs(); },
-                       [&](const intent::MeasureStep& step) { measure_step(step.past); },
-                       [&](const intent::SetSampling& sampling) { set_sampling(sampling); },
-                       [&](const intent::Compact&) { compact(); },
-                       [&](const intent::AddAdapter& added) { add_adapter(added.path); },
-                       [&](const intent::RemoveAdapter& removed) { remove_adapter(removed.number); },
-                       [&](const intent::ScaleAdapter& scaled) { scale_adapter(scaled); },
-                       [](const auto&) {},
-                   },
-                   wanted);
+  if (const auto* open = std::get_if<intent::OpenModel>(&wanted)) return open_with(*open);
+  if (std::holds_alternative<intent::UseCpu>(wanted)) {
+    setup_.model.device = "cpu";
+    return reopen();
+  }
+  if (!loaded_) return; // reported already
+  std::visit(
+      Match{
+          [&](const intent::Send& send) { send_message(send.text); },
+          [&](const intent::EditAndResend& e) { edit(e.message, e.text); },
+          [&](const intent::Regenerate& again) { regenerate(again); },
+          [&](const intent::ShowVersion& version) { show_version(version); },
+          [&](const intent::EditAnswer& edited) { edit_answer(edited); },
+          [&](const intent::SearchConversations& search) { search_conversations(search.text); },
+          [&](const intent::ExportConversation& wish) { export_conversation(wish.path); },
+          [&](const intent::SavePreset& preset) { save_preset(preset.name); },
+          [&](const intent::UsePreset& preset) { use_preset(preset.name); },
+          [&](const intent::DeletePreset& preset) { delete_preset(preset.name); },
+          [&](const intent::NewConversation&) { open_conversation(""); },
+          [&](const intent::OpenConversation& open) { open_conversation(open.id); },
+          [&](const intent::RenameConversation& r) { rename_conversation(r.id, r.title); },
+          [&](const intent::DeleteConversation& d) { delete_conversation(d.id); },
+          [&](const intent::SetSystemPrompt& system) { set_system(system.text); },
+          [&](const intent::KeepChoices& choices) { change([&](api::Snapshot& s) { s.keep_choices = choices.keep; }); },
+          [&](const intent::MeasureRoofs&) { gauges_->measure_roofs(*loaded_); },
+          [&](const intent::MeasureStep& step) {
+            cancel_ = false;
+            gauges_->measure_step(*loaded_, step.past, cancel_);
+          },
+          [&](const intent::SetSampling& sampling) { set_sampling(sampling); },
+          [&](const intent::Compact&) { compact(); },
+          [&](const intent::AddAdapter& added) { add_adapter(added.path); },
+          [&](const intent::RemoveAdapter& removed) { remove_adapter(removed.number); },
+          [&](const intent::ScaleAdapter& scaled) { scale_adapter(scaled); },
+          [](const auto&) {},
       },
-      true);
+      wanted);
 }
 
 // Options changed by the user stay for other models.
@@ -322,7 +282,8 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
   const engine::LoadSteps steps = {
       [this](std::string_view what, int64_t done, int64_t total) {
         if (total <= 0) return;
-        change([&](api::Snapshot& s) { s.activity = fmt::format("{} {} %", what, 100 * done / total); }, Publish::soon);
+        change([&](api::Snapshot& s) { s.activity = fmt::format("{} {} %", what, 100 * done / total); },
+               Board::Publish::soon);
       },
       [this](const std::string& line) { tell(line); }};
   WindowSetup setup = setup_;
@@ -331,14 +292,14 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
   auto loaded = std::make_shared<Loaded>(engine::open_generating(std::move(file), setup.model), setup, steps);
   loaded->model.need_tokenizer();
   continue_conversation(*loaded);
-  toolbox_.offer(loaded->conversation, std::nullopt, steps.note);
+  tools_.offer(loaded->conversation, steps.note);
   auto facts = std::make_shared<api::ModelFacts>(model_facts(loaded->model));
   facts->built_in = path.empty();
   api::SamplingOptions sampling = requested_sampling_;
   engine::take_model_defaults(sampling, loaded->model.file, steps.note);
   if (facts->built_in) facts->label = "the guide";
   const auto vocabulary = std::make_shared<const std::vector<std::string>>(display_vocabulary(loaded->model));
-  const double roof = known_roof(*loaded);
+  const double roof = Gauges::known_roof(*loaded);
   const core::ExecutorConfig& config = loaded->model.executor->config();
   seconds_before_ = 0;
   path_ = path;
@@ -368,59 +329,42 @@ void WindowEngine::open_model(const std::string& path, gguf::File file, const st
     s.sequences = sequences_of(*loaded);
     s.engine_bytes = loaded->model.executor->memory_bytes();
     s.tokenized = nullptr;
-    if (roofs_ && roofs_of_ != roofs_key(*loaded)) {
-      roofs_ = nullptr;
-      s.roofs = nullptr;
-    }
+    gauges_->take(s, *loaded);
     s.predicted = s.measured = nullptr;
     s.tensor = nullptr;
     s.block = nullptr;
     s.slice = nullptr;
   });
   read_missing_picture_facts();
-  if (roof <= 0) measure_roof_when_idle();
+  if (roof <= 0) gauges_->measure_roof_when_idle();
   if (path.empty() || !setup_.remember_files) return;
   remember_file(path);
   change([](api::Snapshot& s) { s.recent = recent_files(); });
 }
 
 void WindowEngine::study(const api::Intent& wanted) {
-  std::shared_ptr<Loaded> loaded;
-  {
-    const std::lock_guard lock(mutex_);
-    loaded = loaded_;
-  }
+  const std::shared_ptr<Loaded> loaded = board_.look([&](const api::Snapshot&) { return loaded_; });
   if (!loaded) return;
-  const auto still_open = [&] { return loaded_ == loaded; }; // under the lock of change()
-  guarded(
-      [&] {
-        if (const auto* text = std::get_if<intent::Tokenize>(&wanted)) {
-          auto tokenized = std::make_shared<api::Tokenized>(tokenize_for_display(loaded->model, text->text));
-          change([&](api::Snapshot& s) {
-            if (still_open()) s.tokenized = std::move(tokenized);
-          });
-        } else if (const auto* step = std::get_if<intent::PredictStep>(&wanted)) {
-          predict(*loaded, *step);
-        } else if (const auto* tensor = std::get_if<intent::StudyTensor>(&wanted)) {
-          study_tensor(loaded->model.file, tensor->tensor, [&](const api::TensorStudy& study) {
-            change([&](api::Snapshot& s) {
-              if (still_open()) s.tensor = std::make_shared<api::TensorStudy>(study);
-            });
-            return studies_waiting_ == 0;
-          });
-        } else if (const auto* block = std::get_if<intent::StudyBlock>(&wanted)) {
-          auto study = std::make_shared<api::BlockStudy>(study_block(loaded->model.file, *block));
-          change([&](api::Snapshot& s) {
-            if (still_open()) s.block = std::move(study);
-          });
-        } else if (const auto* piece = std::get_if<intent::StudySlice>(&wanted)) {
-          auto study = std::make_shared<api::SliceStudy>(study_slice(loaded->model.file, *piece));
-          change([&](api::Snapshot& s) {
-            if (still_open()) s.slice = std::move(study);
-          });
-        }
-      },
-      false);
+  const gguf::File& file = loaded->model.file;
+  const auto show = [&](auto part, auto found) { // unless another model was opened meanwhile
+    change([&](api::Snapshot& s) {
+      if (loaded_ == loaded) s.*part = std::make_shared<decltype(found)>(std::move(found));
+    });
+  };
+  if (const auto* text = std::get_if<intent::Tokenize>(&wanted)) {
+    show(&api::Snapshot::tokenized, tokenize_for_display(loaded->model, text->text));
+  } else if (const auto* step = std::get_if<intent::PredictStep>(&wanted)) {
+    if (const auto predicted = gauges_->predict(*loaded, *step)) show(&api::Snapshot::predicted, *predicted);
+  } else if (const auto* tensor = std::get_if<intent::StudyTensor>(&wanted)) {
+    study_tensor(file, tensor->tensor, [&](const api::TensorStudy& study) {
+      show(&api::Snapshot::tensor, study);
+      return studies_waiting_ == 0;
+    });
+  } else if (const auto* block = std::get_if<intent::StudyBlock>(&wanted)) {
+    show(&api::Snapshot::block, study_block(file, *block));
+  } else if (const auto* piece = std::get_if<intent::StudySlice>(&wanted)) {
+    show(&api::Snapshot::slice, study_slice(file, *piece));
+  }
 }
 
 } // namespace ridge::app

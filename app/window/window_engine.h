@@ -1,35 +1,30 @@
 // The engine behind the window: takes intents, publishes snapshots.
 // Threads: the worker runs the model and owns the conversation; the query worker does quick work; the study worker
-// reads whole tensors (seconds); the list worker scans local models; the picture worker decodes; the encoder worker
-// encodes pictures of the unsent message. Jobs and the server have separate threads.
+// reads whole tensors (seconds); the picture worker decodes; the encoder worker encodes pictures of the unsent message.
+// Its parts have threads of their own.
 #pragma once
 
 #include "api/snapshot.h"
 #include "app/jobs.h"
-#include "app/mcp/toolbox.h"
+#include "app/window/board.h"
 #include "app/window/conversations/conversation_store.h"
 #include "app/window/conversations/message_tree.h"
+#include "app/window/model_lists.h"
+#include "app/window/tool_desk.h"
 #include "app/window/window_server.h"
 #include "app/window/worker.h"
 #include "core/clock.h"
 #include "engine/chat/conversation.h"
 #include "engine/options.h"
 #include "engine/pictures/picture_shelf.h"
-#include "measure/roofline_report.h"
 #include "media/sound/microphone.h"
 
 #include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <set>
 #include <span>
-#include <stop_token>
-#include <thread>
 
 namespace ridge::app {
 
@@ -48,6 +43,9 @@ struct WindowSetup {
   bool remember_files = true;
 };
 
+struct Loaded; // loaded.h
+class Gauges;
+
 class WindowEngine {
  public:
   // Starts to load setup.model. `wake` is called from any thread after a new snapshot, at most 100 times a second.
@@ -55,10 +53,9 @@ class WindowEngine {
   ~WindowEngine();
 
   void send(api::Intent intent);
-  std::shared_ptr<const api::Snapshot> snapshot() const;
+  std::shared_ptr<const api::Snapshot> snapshot() const { return board_.snapshot(); }
 
  private:
-  struct Loaded;
   class SpeedMeter;
 
   void handle(const api::Intent& intent);
@@ -80,7 +77,6 @@ class WindowEngine {
   void use_adapters_of(const StoredConversation& stored);
   void give_adapters(StoredConversation& stored) const;
   const api::GenerateRequest& request_with_adapters();
-  void predict(const Loaded& loaded, const api::intent::PredictStep& wanted);
 
   // answers.cpp
   // A copy of the messages, to restore them after a failure.
@@ -106,15 +102,6 @@ class WindowEngine {
 
   void stop_answer();
 
-  // tools.cpp
-  void start_tools();
-  void show_tools();
-  // Returns false if the user stopped it.
-  bool call_tools(const std::vector<text::ToolCall>& calls);
-  std::string result_of(const Toolbox::Tool& tool, const text::ToolCall& call);
-  bool is_allowed(const Toolbox::Tool& tool, const text::ToolCall& call); // asks the user if that is undecided
-  void apply_decision(const api::intent::AnswerTool& decision);
-
   // pictures.cpp
   using Shelf = std::shared_ptr<engine::PictureShelf>; // null: no pictures
   using Picture = std::shared_ptr<const api::MessagePicture>;
@@ -138,16 +125,10 @@ class WindowEngine {
   EncodedPictures put_pictures();
 
   // load_settings.cpp
-  static api::ModelOptions with_settings(api::ModelOptions options, const api::ModelOptions& wanted);
-  void fit_model(const api::intent::FitModel& wanted);
   void save_preset(const std::string& name);
   void delete_preset(const std::string& name);
   void store_presets(std::vector<api::Preset> presets);
   void use_preset(const std::string& name);
-
-  // local_models.cpp
-  void list_models(const api::ModelOptions& options);
-  void offer_first_models();
 
   // conversations.cpp
   void open_conversation(const std::string& id); // empty: a new one
@@ -168,61 +149,45 @@ class WindowEngine {
   void abandon_conversation(); // when its first question failed
   void list_conversations(api::Snapshot& s) const;
 
-  // measurements.cpp
-  void measure_roofs();
-  void measure_step(int64_t past);
-  static double roof_of(const Loaded& loaded, const std::function<double(engine::Device, int)>& peak);
-  static double known_roof(const Loaded& loaded); // bytes per second; 0: unknown
-  void measure_roof_when_idle();
-  void profile_here(int repetitions); // a step after the session's tokens
-  static std::string roofs_key(const Loaded& loaded);
-  void watch_gpu(const std::stop_token& stop);
-
-  static constexpr int kQuickRepetitions = 5;
-
-  // Changes the state under the lock and publishes it; `soon` is rate-limited.
-  enum class Publish { now, soon };
-  void change(const std::function<void(api::Snapshot&)>& how, Publish when = Publish::now);
-  void fail(const std::string& error);
-  void tell(const std::string& notice);
-  // Runs `work`; an Error becomes the snapshot's error.
-  void guarded(const std::function<void()>& work, bool of_engine);
+  const api::Snapshot& state() const { return board_.state(); }
+  void change(const std::function<void(api::Snapshot&)>& how, Board::Publish when = Board::Publish::now) {
+    board_.change(how, when);
+  }
+  void fail(const std::string& error) { board_.fail(error); }
+  void tell(const std::string& notice) { board_.tell(notice); }
+  // Runs `work` on the worker, which is idle afterwards. An exception becomes the snapshot's error.
+  void run(const std::function<void()>& work);
+  void push(std::function<void()> work) {
+    worker_.push([this, work = std::move(work)] { run(work); });
+  }
+  void push(Worker& worker, std::function<void()> work) {
+    worker.push([this, work = std::move(work)] { board_.guarded(work); });
+  }
 
   WindowSetup setup_;
-  std::function<void()> wake_;
   std::atomic<bool> cancel_ = false, closing_ = false;
   std::atomic<int> studies_waiting_ = 0;          // above one: the running study stops
-  std::atomic<int> fits_waiting_ = 0;             // only the last one counts
   std::shared_ptr<media::Microphone> microphone_; // while it listens
-  api::ModelOptions options_;
-  // Only the worker uses the next eleven.
+  // Only the worker uses the next eight.
   api::SamplingOptions requested_sampling_;                         // without the model's recommendations
   std::string path_;                                                // empty: the guide
   std::string encoder_;                                             // empty: none
   std::map<std::string, std::vector<api::AdapterOption>> adapters_; // by the model's path
   bool deletion_reported_ = false;
   double seconds_before_ = 0; // of generation, in earlier answers
-  Toolbox toolbox_;
-  uint64_t tool_questions_ = 0;
-  std::set<std::string> allowed_; // tools called without confirmation
   ConversationStore store_;
   MessageTree tree_;
 
-  mutable std::mutex mutex_; // guards the members below
-  api::Snapshot state_;
-  std::shared_ptr<const api::Snapshot> published_;
-  std::chrono::steady_clock::time_point published_at_;
-  std::shared_ptr<Loaded> loaded_;
-  std::shared_ptr<const measure::RooflineReport> roofs_; // guards roofs_
-  std::string roofs_of_;
-  std::optional<api::intent::ToolPermission> decision_;
-  std::condition_variable decided_;
+  Board board_;
+  std::shared_ptr<Loaded> loaded_; // other threads read it under the board's lock
+  ToolDesk tools_;
 
   // Last: their threads use the members above.
-  Worker worker_, study_worker_, query_worker_, list_worker_, picture_worker_, encoder_worker_;
+  Worker worker_, study_worker_, query_worker_, picture_worker_, encoder_worker_;
+  ModelLists lists_;
+  std::unique_ptr<Gauges> gauges_;
   std::unique_ptr<JobQueue> jobs_;
   std::unique_ptr<WindowServer> server_;
-  std::jthread gpu_watch_, roof_watch_;
 };
 
 } // namespace ridge::app

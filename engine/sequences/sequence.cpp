@@ -4,16 +4,7 @@
 
 namespace ridge::engine {
 
-Sequence::Sequence(SequenceRequest request)
-    : request_(std::move(request)), tokens_(request_.prompt), text_(std::ssize(tokens_)) {}
-
-void Sequence::start(int64_t vocab, double now) {
-  waiting_ += now - waits_since_;
-  if (sampler_) return; // it resumes
-  sampler_.emplace(request_.sampling, vocab, request_.texts);
-  for (const int32_t token : tokens_)
-    if (token >= 0) sampler_->accept(token); // otherwise a picture token
-}
+Sequence::Sequence(SequenceRequest request) : request_(std::move(request)), tokens_(request_.prompt) {}
 
 std::optional<Sequence::Token> Sequence::next() {
   std::unique_lock lock(mutex_);

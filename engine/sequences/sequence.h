@@ -5,7 +5,6 @@
 #include "core/token_choice.h"
 #include "engine/diffusion/canvas.h"
 #include "engine/pictures/text_pictures.h"
-#include "engine/prefixes/prefix_store.h"
 #include "engine/speculation/speculator.h"
 
 #include <atomic>
@@ -119,20 +118,8 @@ class Sequence {
   double seconds_waiting() const { return waiting_; }
   int64_t times_preempted() const { return preempted_; }
 
- private:
-  friend class Scheduler;
+ protected:
   explicit Sequence(SequenceRequest request);
-
-  void start(int64_t vocab, double now);
-
-  std::span<const int32_t> text() const { return std::span(tokens_).first(text_); }
-  // Tokens as caches distinguish them (marked_text()).
-  std::span<const int32_t> marked() const { return marked_.empty() ? tokens_ : marked_; }
-  std::span<const int32_t> marked_text() const { return marked().first(text_); }
-  std::span<const int32_t> marked_prompt() const { return marked().first(request_.prompt.size()); }
-  bool reuses() const { return request_.reuse && !request_.keep_prompt_choices; }
-  const TextPictures* pictures() const { return request_.pictures.empty() ? nullptr : &request_.pictures; }
-  bool text_done(int64_t cached) const { return cached >= text_; }
   void deliver(Token token);
   void end(StopReason stop, std::exception_ptr error);
 
@@ -145,21 +132,16 @@ class Sequence {
   // Until the end, only the scheduler's thread uses these.
   std::optional<core::Sampler> sampler_; // made at the first start: 20 bytes per vocabulary entry
   std::vector<int32_t> tokens_;
-  std::vector<core::AdapterUse> adapters_;
-  std::vector<int32_t> marked_; // empty: same as tokens_
-  std::optional<Canvas> canvas_;
   std::vector<core::TokenChoice> prompt_choices_;
   std::optional<core::TokenChoice> end_choice_;
-  int64_t text_; // the prompt's length, or all tokens after rows were lost
   int64_t generated_ = 0, cached_ = 0, stored_ = 0, from_disk_ = 0;
-  double waits_since_ = 0, waiting_ = 0;
-  int64_t preempted_ = 0, evaluated_ = 0; // evaluated_: tokens at the last preemption
-  std::optional<PrefixStore::Hold> evaluated_rows_;
-  bool must_reevaluate_ = false; // its rows were lost
+  double waiting_ = 0;
+  int64_t preempted_ = 0;
   Usage prompt_, generation_;
   GuessCounts guesses_;
   StopReason stop_ = StopReason::interrupted;
 
+ private:
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Token> arrivals_;

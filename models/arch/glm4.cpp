@@ -6,9 +6,10 @@ namespace ridge::models {
 
 using core::ValueId;
 
+template <bool experts>
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
-  const bool experts = h.architecture() == "glm4moe", sections = h.has_rope_sections();
+  const bool sections = h.has_rope_sections();
   const AttentionSpec attention = {.rope = experts || sections ? Rope::split : Rope::adjacent,
                                    .qk_norm = b.has("blk.0.attn_q_norm.weight"),
                                    .rope_axes = sections ? RopeAxes::in_order : RopeAxes::one};
@@ -27,6 +28,7 @@ static void build(Builder& b) {
            .drafts = Drafts::normed});
 }
 
-constinit const ArchitectureFile arch::glm4 = {.build = build};
+constinit const ArchitectureFile arch::glm4 = {.build = build<false>};
+constinit const ArchitectureFile arch::glm4_moe = {.build = build<true>};
 
 } // namespace ridge::models

@@ -1,4 +1,4 @@
-// Grok 1 and 2, Snowflake Arctic, whose experts read the attention's input.
+// Grok 1 and 2.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -10,9 +10,7 @@ namespace ridge::models {
 
 using core::ValueId;
 
-static constexpr RoutingSpec kRouting = {.normalize = true, .gate = core::Gate::softmax};
-
-static void build_grok(Builder& b) {
+static void build(Builder& b) {
   const Hparams& h = b.hparams();
   AttentionSpec attention = {.rope = Rope::split, .rope_factors = false};
   attention.scale = h.get_float("attention.output_scale", 0.08838834764831845);
@@ -21,7 +19,7 @@ static void build_grok(Builder& b) {
   const ActivationSpec gelu = {{core::Activation::gelu}};
   const auto feed_forward = [&](ValueId x, int64_t il) {
     const std::string blk = fmt::format("blk.{}.", il);
-    const ValueId chosen = blocks::experts(b, x, il, kRouting, gelu);
+    const ValueId chosen = blocks::experts(b, x, il, {.normalize = true, .gate = core::Gate::softmax}, gelu);
     if (!b.has(blk + "ffn_up.weight")) return chosen;
     return blocks::activate(b, b.add(blocks::ffn(b, x, il, gelu), chosen, blk + "ffn_both"), blk + "ffn_half",
                             {{core::Activation::identity, static_cast<float>(std::numbers::sqrt2 / 2)}});
@@ -34,30 +32,6 @@ static void build_grok(Builder& b) {
            .logit_scale = h.get_float("logit_scale", 0.5773502691896257),
            .soft_cap = h.get_float("final_logit_softcapping", 0)});
 }
-
-static void build_arctic(Builder& b) {
-  const Hparams& h = b.hparams();
-  ValueId input = -1;
-  b.build({.mixer =
-               [&](ValueId x, int64_t il) {
-                 input = x;
-                 return blocks::attention(b, b.rms_norm(x, fmt::format("blk.{}.attn_norm", il)), il,
-                                          {.rope = Rope::adjacent, .rope_factors = false, .output_bias = false});
-               },
-           .ffn =
-               [&](ValueId x, int64_t il) {
-                 const std::string blk = fmt::format("blk.{}.", il);
-                 if (il + 1 == h.layers()) input = b.gather(input);
-                 const ValueId dense = blocks::ffn(b, x, il, {.width = h.width()});
-                 RoutingSpec routing = kRouting;
-                 routing.width = h.ffn_width(il);
-                 const ValueId chosen = blocks::experts(b, b.rms_norm(input, blk + "ffn_norm_exps"), il, routing);
-                 return b.add(dense, chosen, blk + "ffn_both");
-               },
-           .mixer_norm = {}});
-}
-
-static void build(Builder& b) { b.hparams().architecture() == "grok" ? build_grok(b) : build_arctic(b); }
 
 constinit const ArchitectureFile arch::grok = {.build = build};
 

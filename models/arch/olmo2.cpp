@@ -25,12 +25,9 @@ static AttentionSpec exaone_attention(const Hparams& h, int64_t il) {
   return {.rope = slides || !windows ? Rope::split : Rope::none, .qk_norm = true, .window = slides ? window : 0};
 }
 
+template <AttentionSpec (*attention_of)(const Hparams& h, int64_t il)>
 static void build(Builder& b) {
-  const bool olmo = b.hparams().architecture() == "olmo2";
-  b.build({.mixer =
-               [&](ValueId x, int64_t il) {
-                 return blocks::attention(b, x, il, (olmo ? olmo_attention : exaone_attention)(b.hparams(), il));
-               },
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, attention_of(b.hparams(), il)); },
            .ffn = [&](ValueId x, int64_t il) { return blocks::ffn(b, x, il); },
            .mixer_norm = {},
            .ffn_norm = {},
@@ -38,6 +35,7 @@ static void build(Builder& b) {
            .ffn_post_norm = "post_ffw_norm"});
 }
 
-constinit const ArchitectureFile arch::olmo2 = {.build = build};
+constinit const ArchitectureFile arch::olmo2 = {.build = build<olmo_attention>};
+constinit const ArchitectureFile arch::exaone4 = {.build = build<exaone_attention>};
 
 } // namespace ridge::models

@@ -1,4 +1,4 @@
-// PLaMo 1 and 3.
+// PLaMo 1.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -6,26 +6,12 @@ namespace ridge::models {
 
 using core::ValueId;
 
-static AttentionSpec plamo3(const Hparams& h, int64_t il) {
-  AttentionSpec spec = {.rope = Rope::split, .qk_norm = true, .rope_factors = false, .window = 0};
-  spec.output_bias = false;
-  if (h.get_int("attention.sliding_window", 0) == 0 || !h.slides(il, 8)) return spec;
-  spec.window = h.window();
-  spec.rope_base = h.sliding_rope_base(10000);
-  spec.rope_divisor = 1;
-  return spec;
-}
-
 static void build(Builder& b) {
-  const Hparams& h = b.hparams();
-  const bool third = h.architecture() == "plamo3";
-  const AttentionSpec first = {.rope = Rope::split, .rope_factors = false, .output_bias = false};
-  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, third ? plamo3(h, il) : first); },
+  const AttentionSpec attention = {.rope = Rope::split, .rope_factors = false, .output_bias = false};
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, attention); },
            .ffn = [&](ValueId x, int64_t il) { return blocks::ffn(b, x, il); },
-           .ffn_norm = third ? "ffn_norm" : "",
-           .mixer_post_norm = third ? "post_attention_norm" : "",
-           .ffn_post_norm = third ? "post_ffw_norm" : "",
-           .parallel = !third});
+           .ffn_norm = "",
+           .parallel = true});
 }
 
 constinit const ArchitectureFile arch::plamo = {.build = build};

@@ -7,13 +7,13 @@ namespace ridge::models {
 
 using core::ValueId;
 
+template <bool experts>
 static void build(Builder& b) {
   b.skip("cls.output.weight");
   const int64_t entries = b.hparams().get_int("n_deepstack_layers", 0); // number of layers whose output gets image
                                                                         // rows
   if (entries < 0 || entries > b.hparams().layers())
     throw_error("n_deepstack_layers is {}, but the model has {} layers", entries, b.hparams().layers());
-  const bool experts = b.hparams().architecture() == "qwen3vlmoe";
   const AttentionSpec attention = {.rope = Rope::split, .qk_norm = true, .rope_axes = RopeAxes::interleaved};
   b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, attention); },
            .ffn =
@@ -39,7 +39,8 @@ static constexpr FieldRule kFields[] = {
 static constexpr FixedField kFixed[] = {{"norm_topk_prob", 1, 1, Only::experts},
                                         {"decoder_sparse_step", 1, 1, Only::experts}};
 
-constinit const ArchitectureFile arch::qwen3vl = {
-    .build = build, .checkpoint = {.tensors = kTensors, .fields = kFields, .fixed = kFixed}};
+static constexpr Checkpoint kCheckpoint = {.tensors = kTensors, .fields = kFields, .fixed = kFixed};
+constinit const ArchitectureFile arch::qwen3vl = {.build = build<false>, .checkpoint = kCheckpoint};
+constinit const ArchitectureFile arch::qwen3vl_moe = {.build = build<true>, .checkpoint = kCheckpoint};
 
 } // namespace ridge::models

@@ -1,5 +1,6 @@
 #include "server/http/access.h"
 
+#include "core/strings/loopback.h"
 #include "core/strings/lower.h"
 
 #include <fmt/format.h>
@@ -27,10 +28,7 @@ bool is_address(const std::string& host) {
   return inet_pton(AF_INET, host.c_str(), bytes.data()) == 1 || inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
 }
 
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host.ends_with(".localhost") || host == "::1" ||
-         (host.starts_with("127.") && is_address(host));
-}
+bool is_loopback(const std::string& host) { return core::is_loopback(host) || host.ends_with(".localhost"); }
 
 bool is_this_machine(const std::string& host) {
   static const std::string name = [] {

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -95,7 +96,10 @@ class History final : public core::Executor {
   }
   std::string block_layout() const override { return "history"; }
   int64_t block_bytes() const override { return kBlock * static_cast<int64_t>(sizeof(uint64_t)); }
-  void expect_blocks(int64_t count) override { blocks_expected = count; }
+  void expect_blocks(int64_t count) override {
+    if (blocks_break) throw std::bad_alloc();
+    blocks_expected = count;
+  }
   void save_blocks(int32_t stream, int64_t first, std::span<std::byte* const> blocks) override {
     if (copies_break) throw Error("no memory for copies");
     std::vector<uint64_t> rows = streams_[stream];
@@ -138,7 +142,7 @@ class History final : public core::Executor {
   core::Program program;
   std::atomic<int64_t> evaluated = 0, largest = 0, chosen = 0, chosen_together = 0, copied = 0, saved = 0, loaded = 0,
                        states_saved = 0, blocks_expected = 0;
-  std::atomic<bool> broken = false, copies_break = false;
+  std::atomic<bool> broken = false, copies_break = false, blocks_break = false;
   std::function<void()> before_step;
 
  private:

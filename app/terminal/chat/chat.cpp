@@ -182,15 +182,10 @@ bool Chat::make_room(const std::string& text) {
   return true;
 }
 
-void Chat::answer(const Json& before) {
+void Chat::generate(const Json& before, const std::function<void(const engine::TextSink& print)>& work) {
   TextPrinter printer(options_.markdown);
-  engine::Answer answer;
   try {
-    CanvasView view(model_.loaded(), model_.answerer());
-    const engine::TextSink print = [&](std::string_view text, bool reasoning) { printer.print(text, reasoning); };
-    const engine::TextSink keep = [&](std::string_view text, bool reasoning) { view.keep(text, reasoning); };
-    answer = conversation().answer(model_.answerer(), view.on() ? keep : print, interrupt_.flag());
-    view.print_kept(print);
+    work([&](std::string_view text, bool reasoning) { printer.print(text, reasoning); });
   } catch (...) {
     interrupt_.lower();
     printer.finish();
@@ -202,6 +197,16 @@ void Chat::answer(const Json& before) {
   total_prompt_ += session().prompt_usage();
   total_generation_ += session().generation_usage();
   total_guesses_ += session().guesses();
+}
+
+void Chat::answer(const Json& before) {
+  engine::Answer answer;
+  generate(before, [&](const engine::TextSink& print) {
+    CanvasView view(model_.loaded(), model_.answerer());
+    const engine::TextSink keep = [&](std::string_view text, bool reasoning) { view.keep(text, reasoning); };
+    answer = conversation().answer(model_.answerer(), view.on() ? keep : print, interrupt_.flag());
+    view.print_kept(print);
+  });
   show_status(answer);
   calls_.assign(answer.calls.begin(), answer.calls.end());
 }

@@ -55,6 +55,7 @@ class Chat {
   void process_pending_calls(); // runs the allowed calls, then asks about the next
   void call_tool();
   void answer(const Json& before); // `before`: messages to restore on failure
+  void generate(const Json& before, const std::function<void(const engine::TextSink& print)>& work);
   bool make_room(const std::string& text);
   void show_status(const engine::Answer& answer) const;
   int64_t context_used() const;

@@ -290,22 +290,10 @@ void Chat::shift(const std::string&) {
 void Chat::compact(const std::string& instructions) {
   if (!calls_.empty()) throw_error("/compact: a tool call is waiting for its result");
   const Json before = conversation().messages();
-  TextPrinter printer(options_.markdown);
   engine::Conversation::Compaction made;
-  try {
-    made = conversation().compact(
-        model_.answerer(), instructions, [&](std::string_view text, bool reasoning) { printer.print(text, reasoning); },
-        interrupt_.flag());
-  } catch (...) {
-    interrupt_.lower();
-    printer.finish();
-    throw;
-  }
-  interrupt_.lower();
-  printer.finish();
-  total_prompt_ += session().prompt_usage();
-  total_generation_ += session().generation_usage();
-  total_guesses_ += session().guesses();
+  generate(before, [&](const engine::TextSink& print) {
+    made = conversation().compact(model_.answerer(), instructions, print, interrupt_.flag());
+  });
   before_compaction_ = before;
   after_compaction_ = conversation().messages();
   warned_full_ = false;

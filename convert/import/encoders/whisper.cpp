@@ -102,96 +102,44 @@ constexpr FixedField kFixed3[] = {
     {"audio_config.n_window_infer", 800, 800},
 };
 
+constexpr EncoderFamily family(std::string_view projector, std::span<const EncoderRule> beside,
+                               void (*more)(EncoderFields&) = nullptr, std::span<const EncoderRule> tower = kTower,
+                               std::span<const FixedField> fixed = kFixed) {
+  return {.media = Media::sound,
+          .section = "audio_config",
+          .projector = projector,
+          .towers = kTowers,
+          .layers = "layers.",
+          .tower = tower,
+          .layer = kLayer,
+          .beside = beside,
+          .fixed = fixed,
+          .epsilon = 1e-5,
+          .kernels = quant::Type::F16,
+          .more = more};
+}
+
+constexpr EncoderFamily of_ultravox() {
+  EncoderFamily made = family("ultravox", kBesideUltravox, read_projector, kTower, kFixedOfUltravox);
+  made.fields = kFieldsOfUltravox;
+  return made;
+}
+
+constexpr EncoderFamily of_omni() {
+  EncoderFamily made = family("qwen2a", {}, nullptr, kTowerOfOmni);
+  made.unused = kUnusedOfOmni;
+  made.fields = kFieldsOfOmni;
+  return made;
+}
+
 } // namespace
 
-constinit const EncoderFamily families::ultravox = {.media = Media::sound,
-                                                    .section = "audio_config",
-                                                    .projector = "ultravox",
-                                                    .towers = kTowers,
-                                                    .layers = "layers.",
-                                                    .tower = kTower,
-                                                    .layer = kLayer,
-                                                    .beside = kBesideUltravox,
-                                                    .fields = kFieldsOfUltravox,
-                                                    .fixed = kFixedOfUltravox,
-                                                    .epsilon = 1e-5,
-                                                    .kernels = quant::Type::F16,
-                                                    .more = read_projector};
-
-constinit const EncoderFamily families::voxtral = {.media = Media::sound,
-                                                   .section = "audio_config",
-                                                   .projector = "voxtral",
-                                                   .towers = kTowers,
-                                                   .layers = "layers.",
-                                                   .tower = kTower,
-                                                   .layer = kLayer,
-                                                   .beside = kBesideVoxtral,
-                                                   .fixed = kFixed,
-                                                   .epsilon = 1e-5,
-                                                   .kernels = quant::Type::F16,
-                                                   .more = read_stack};
-
-constinit const EncoderFamily families::audioflamingo3 = {.media = Media::sound,
-                                                          .section = "audio_config",
-                                                          .projector = "musicflamingo",
-                                                          .towers = kTowers,
-                                                          .layers = "layers.",
-                                                          .tower = kTower,
-                                                          .layer = kLayer,
-                                                          .beside = kBesideVoxtral,
-                                                          .fixed = kFixed,
-                                                          .epsilon = 1e-5,
-                                                          .kernels = quant::Type::F16,
-                                                          .more = read_act};
-
-constinit const EncoderFamily families::qwen2audio = {.media = Media::sound,
-                                                      .section = "audio_config",
-                                                      .projector = "qwen2a",
-                                                      .towers = kTowers,
-                                                      .layers = "layers.",
-                                                      .tower = kTower,
-                                                      .layer = kLayer,
-                                                      .beside = kBesideQwen2,
-                                                      .fixed = kFixed,
-                                                      .epsilon = 1e-5,
-                                                      .kernels = quant::Type::F16};
-
-constinit const EncoderFamily families::qwen25omni = {.media = Media::sound,
-                                                      .section = "audio_config",
-                                                      .projector = "qwen2a",
-                                                      .towers = kTowers,
-                                                      .layers = "layers.",
-                                                      .tower = kTowerOfOmni,
-                                                      .layer = kLayer,
-                                                      .beside = {},
-                                                      .unused = kUnusedOfOmni,
-                                                      .fields = kFieldsOfOmni,
-                                                      .fixed = kFixed,
-                                                      .epsilon = 1e-5,
-                                                      .kernels = quant::Type::F16};
-
-constinit const EncoderFamily families::qwen3omni = {.media = Media::sound,
-                                                     .section = "audio_config",
-                                                     .projector = "qwen3a",
-                                                     .towers = kTowers,
-                                                     .layers = "layers.",
-                                                     .tower = kTower3,
-                                                     .layer = kLayer,
-                                                     .beside = {},
-                                                     .fixed = kFixed3,
-                                                     .epsilon = 1e-5,
-                                                     .kernels = quant::Type::F16};
-
-constinit const EncoderFamily families::qwen3asr = {.media = Media::sound,
-                                                    .section = "audio_config",
-                                                    .projector = "qwen3a",
-                                                    .towers = kTowers,
-                                                    .layers = "layers.",
-                                                    .tower = kTower3,
-                                                    .layer = kLayer,
-                                                    .beside = kBesideAsr,
-                                                    .fixed = kFixed3,
-                                                    .epsilon = 1e-5,
-                                                    .kernels = quant::Type::F16};
+constinit const EncoderFamily families::ultravox = of_ultravox();
+constinit const EncoderFamily families::voxtral = family("voxtral", kBesideVoxtral, read_stack);
+constinit const EncoderFamily families::audioflamingo3 = family("musicflamingo", kBesideVoxtral, read_act);
+constinit const EncoderFamily families::qwen2audio = family("qwen2a", kBesideQwen2);
+constinit const EncoderFamily families::qwen25omni = of_omni();
+constinit const EncoderFamily families::qwen3omni = family("qwen3a", {}, nullptr, kTower3, kFixed3);
+constinit const EncoderFamily families::qwen3asr = family("qwen3a", kBesideAsr, nullptr, kTower3, kFixed3);
 
 } // namespace ridge::convert::import

@@ -1,8 +1,7 @@
 // A process's rank, as launchers tell it.
 #include "core/error.h"
 #include "core/parallel/processes/joining.h"
-
-#include <arpa/inet.h>
+#include "core/strings/loopback.h"
 
 #include <charconv>
 #include <cstdlib>
@@ -29,13 +28,6 @@ int64_t number(std::initializer_list<const char*> names, int64_t otherwise, int6
     return value;
   }
   return otherwise;
-}
-
-// Only loopback names: other names may mean another address elsewhere.
-bool is_this_machine(const std::string& host) {
-  in_addr address;
-  return host == "localhost" || host == "::1" ||
-         (::inet_pton(AF_INET, host.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
 }
 
 // A batch script has variables of its job's tasks, but is none of them.
@@ -79,7 +71,7 @@ ProcessRank ProcessRank::from_environment() {
     me.host = host;
   else if (list && hosts != 1)
     me.host = first_slurm_host(list);
-  me.one_host = here > 0 ? here == me.ranks : hosts > 0 ? hosts == 1 : is_this_machine(me.host);
+  me.one_host = here > 0 ? here == me.ranks : hosts > 0 ? hosts == 1 : is_loopback(me.host);
   return me;
 }
 

@@ -1,9 +1,4 @@
-// BERT-like encoders with post layer norms:
-//      bert           learned positions
-//      nomic-bert     rope, gated
-//      nomic-bert-moe rope, experts in every few layers
-//      jina-bert-v2   ALiBi, optional gate
-//      jina-bert-v3   rope
+// BERT-like encoders with post layer norms.
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -24,26 +19,32 @@ ValueId end_mixer(Builder& b, ValueId x, ValueId before, int64_t il) {
   return b.layer_norm(b.add(x, before, blk + "attn_add_2"), blk + "attn_norm_2");
 }
 
-ActivationSpec activation_of(Builder& b, int64_t il) {
-  const std::string& name = b.hparams().architecture();
+enum class Positions : uint8_t { learned, rope, bias };
+enum class Gated : uint8_t { never, always, by_tensors };
+struct Facts {
+  Positions positions = Positions::rope;
+  Gated gated = Gated::never;
+  bool experts = false; // in every few layers
+};
+
+ActivationSpec activation_of(Builder& b, int64_t il, Gated gated) {
+  if (gated == Gated::always) return {.bias = false};
+  if (gated == Gated::never) return {{Activation::gelu}, false};
   const gguf::Tensor* up = b.tensor(b.layer_name(il) + "ffn_up.weight");
   const bool both = up && up->dims[1] == 2 * b.hparams().ffn_width(il);
-  if (name == "nomic-bert") return {.bias = false};
-  if (name == "jina-bert-v2") return {{Activation::gelu}, both || b.has(b.layer_name(il) + "ffn_gate.weight")};
-  return {{Activation::gelu}, false};
+  return {{Activation::gelu}, both || b.has(b.layer_name(il) + "ffn_gate.weight")};
 }
 
+template <Facts facts>
 void build(Builder& b) {
   const Hparams& h = b.hparams();
-  const auto is = [&](std::string_view name) { return h.architecture() == name; };
-  const bool learns_positions = is("bert"), biased = is("jina-bert-v2");
-  AttentionSpec attention = {.rope = learns_positions || biased ? Rope::none : Rope::split,
+  AttentionSpec attention = {.rope = facts.positions == Positions::rope ? Rope::split : Rope::none,
                              .norms_whole_rows = true,
                              .rope_factors = false,
                              .scale = 1 / std::sqrt(static_cast<double>(h.v_dim(0))),
-                             .max_bias = biased ? 8.0 : 0.0,
+                             .max_bias = facts.positions == Positions::bias ? 8.0 : 0.0,
                              .causal = h.get_bool("attention.causal", false)};
-  const int64_t step = is("nomic-bert-moe") ? h.get_int("moe_every_n_layers", 0) : 0;
+  const int64_t step = facts.experts ? h.get_int("moe_every_n_layers", 0) : 0;
   const RoutingSpec routing = {.normalize = false, .gate = core::Gate::softmax};
   b.build(
       {.mixer =
@@ -54,13 +55,13 @@ void build(Builder& b) {
        .ffn =
            [&](ValueId x, int64_t il) {
              if (step > 0 && il % step == 1) return blocks::experts(b, x, il, routing, {{Activation::gelu}, false});
-             return blocks::ffn(b, x, il, activation_of(b, il));
+             return blocks::ffn(b, x, il, activation_of(b, il, facts.gated));
            },
        .mixer_norm = "",
        .ffn_norm = "",
        .output_norm = "",
        .layer_norms = true,
-       .learns_positions = learns_positions,
+       .learns_positions = facts.positions == Positions::learned,
        .embeds = true,
        .end_mixer = [&](ValueId x, ValueId before, int64_t il) { return end_mixer(b, x, before, il); },
        .begin = [&](ValueId x) { return b.layer_norm(x, "token_embd_norm"); },
@@ -69,6 +70,11 @@ void build(Builder& b) {
 
 } // namespace
 
-constinit const ArchitectureFile arch::bert = {.build = build};
+constinit const ArchitectureFile arch::bert = {.build = build<Facts{.positions = Positions::learned}>};
+constinit const ArchitectureFile arch::nomic_bert = {.build = build<Facts{.gated = Gated::always}>};
+constinit const ArchitectureFile arch::nomic_bert_moe = {.build = build<Facts{.experts = true}>};
+constinit const ArchitectureFile arch::jina_bert2 = {
+    .build = build<Facts{.positions = Positions::bias, .gated = Gated::by_tensors}>};
+constinit const ArchitectureFile arch::jina_bert3 = {.build = build<Facts{}>};
 
 } // namespace ridge::models

@@ -28,16 +28,17 @@ ActivationSpec activation_of(const Hparams& h) {
   h.refuse("hidden_activation", name, "activations other than gelu and silu are");
 }
 
+void build_neo_bert(Builder& b) {
+  const AttentionSpec attention = {
+      .rope = Rope::adjacent, .rope_factors = false, .causal = b.hparams().get_bool("attention.causal", false)};
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, attention); },
+           .ffn = [&](ValueId x, int64_t il) { return blocks::ffn(b, x, il); },
+           .output_norm = "enc.output_norm",
+           .embeds = true});
+}
+
 void build(Builder& b) {
   const Hparams& h = b.hparams();
-  if (h.architecture() == "neo-bert") {
-    const AttentionSpec attention = {
-        .rope = Rope::adjacent, .rope_factors = false, .causal = h.get_bool("attention.causal", false)};
-    return b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::attention(b, x, il, attention); },
-                    .ffn = [&](ValueId x, int64_t il) { return blocks::ffn(b, x, il); },
-                    .output_norm = "enc.output_norm",
-                    .embeds = true});
-  }
   const ActivationSpec activation = activation_of(h);
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
@@ -55,5 +56,6 @@ void build(Builder& b) {
 } // namespace
 
 constinit const ArchitectureFile arch::modern_bert = {.build = build};
+constinit const ArchitectureFile arch::neo_bert = {.build = build_neo_bert};
 
 } // namespace ridge::models

@@ -63,11 +63,14 @@ void build_decoder(Builder& b) {
                }});
 }
 
+// Encoder files do not state causality. In llama.cpp tokens see later ones when it encodes texts, but not when it
+// decodes token ids; files without a vocabulary follow the latter.
+void build_encoder_alone(Builder& b) {
+  build_encoder(b, b.hparams().get_bool("attention.causal", !b.has_vocabulary()));
+}
+
 void build(Builder& b) {
   const Hparams& h = b.hparams();
-  // Encoder files do not state causality. In llama.cpp tokens see later ones when it encodes texts, but not when it
-  // decodes token ids; files without a vocabulary follow the latter.
-  if (h.architecture() == "t5encoder") return build_encoder(b, h.get_bool("attention.causal", !b.has_vocabulary()));
   if (!b.embeds() || b.encodes()) blocks::share_caches(b, h.layers(), decoder_layers(h));
   b.embeds() ? build_encoder(b, false) : build_decoder(b);
 }
@@ -75,5 +78,6 @@ void build(Builder& b) {
 } // namespace
 
 constinit const ArchitectureFile arch::t5 = {.build = build};
+constinit const ArchitectureFile arch::t5_encoder = {.build = build_encoder_alone};
 
 } // namespace ridge::models

@@ -12,12 +12,13 @@ static core::Gate unnamed_gate(const Hparams& h) {
   return glm ? core::Gate::sigmoid : core::Gate::softmax;
 }
 
+template <bool deepseek>
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
   h.get_int("expert_shared_count", 0);
   // The converter stores a tenth of the multiplier. DeepSeek's own models also apply it in rope, where it cancels out.
   const double multiplier = h.get_float("rope.scaling.yarn_log_multiplier", 0) / 0.1;
-  const bool cancels = h.architecture() == "deepseek2" && multiplier != 0;
+  const bool cancels = deepseek && multiplier != 0;
   LatentSpec attention = blocks::latent_spec(b, multiplier, cancels ? multiplier : 1);
   if (const double scale = h.get_float("attention.temperature_scale", 0); scale != 0)
     attention.position_scale = {static_cast<float>(scale), h.positive_int("attention.temperature_length", kMaxContext)};
@@ -25,9 +26,10 @@ static void build(Builder& b) {
   if (h.get_int("expert_gating_func", 0) == 0) routing.gate = unnamed_gate(h);
   b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::latent_attention(b, x, il, attention); },
            .ffn = [&](ValueId x, int64_t il) { return blocks::feed_forward(b, x, il, routing); },
-           .drafts = h.architecture() == "deepseek2" ? Drafts::normed : Drafts::none});
+           .drafts = deepseek ? Drafts::normed : Drafts::none});
 }
 
-constinit const ArchitectureFile arch::deepseek2 = {.build = build};
+constinit const ArchitectureFile arch::deepseek2 = {.build = build<true>};
+constinit const ArchitectureFile arch::mistral4 = {.build = build<false>};
 
 } // namespace ridge::models

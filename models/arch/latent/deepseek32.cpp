@@ -6,9 +6,9 @@ namespace ridge::models {
 
 using core::ValueId;
 
+template <bool glm>
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
-  const bool glm = h.architecture() == "glm-dsa";
   h.get_int("expert_shared_count", 0);
   // The converter stores a tenth of the multiplier.
   LatentSpec attention = blocks::latent_spec(b, glm ? 0 : h.get_float("rope.scaling.yarn_log_multiplier", 0) / 0.1, 1);
@@ -33,6 +33,7 @@ static void build(Builder& b) {
            .drafts = Drafts::normed});
 }
 
-constinit const ArchitectureFile arch::deepseek32 = {.build = build};
+constinit const ArchitectureFile arch::deepseek32 = {.build = build<false>};
+constinit const ArchitectureFile arch::glm5 = {.build = build<true>};
 
 } // namespace ridge::models

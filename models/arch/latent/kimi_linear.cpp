@@ -6,9 +6,9 @@ namespace ridge::models {
 
 using core::ValueId;
 
+template <bool ling>
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
-  const bool ling = h.architecture() == "bailingmoe3";
   h.get_int("expert_shared_count", 0);
   LatentSpec attention = {.rope = Rope::none};
   // Vision models have rope sections, whose positions are equal for text.
@@ -32,6 +32,7 @@ static void build(Builder& b) {
            .ffn = feed_forward});
 }
 
-constinit const ArchitectureFile arch::kimi_linear = {.build = build};
+constinit const ArchitectureFile arch::kimi_linear = {.build = build<false>};
+constinit const ArchitectureFile arch::ling3 = {.build = build<true>};
 
 } // namespace ridge::models

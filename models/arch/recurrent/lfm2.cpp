@@ -6,10 +6,11 @@ namespace ridge::models {
 
 using core::ValueId;
 
+template <bool moe>
 static void build(Builder& b) {
   const Hparams& h = b.hparams();
   AttentionSpec attention = {.rope = Rope::split, .qk_norm = true};
-  if (h.architecture() == "lfm2") attention.window = h.get_int("attention.sliding_window", 0);
+  if (!moe) attention.window = h.get_int("attention.sliding_window", 0);
   b.build(
       {.mixer =
            [&](ValueId x, int64_t il) {
@@ -27,7 +28,8 @@ static constexpr FieldRule kFields[] = {
     {"expert_weights_scale", Kind::real, "routed_scaling_factor", {}, Only::experts}};
 static constexpr FixedField kFixed[] = {{"norm_topk_prob", 1, 1, Only::experts}};
 
-constinit const ArchitectureFile arch::lfm2 = {
-    .build = build, .checkpoint = {.fields = kFields, .fixed = kFixed, .layers = {.kv_heads = true}}};
+static constexpr Checkpoint kCheckpoint = {.fields = kFields, .fixed = kFixed, .layers = {.kv_heads = true}};
+constinit const ArchitectureFile arch::lfm2 = {.build = build<false>, .checkpoint = kCheckpoint};
+constinit const ArchitectureFile arch::lfm2_moe = {.build = build<true>, .checkpoint = kCheckpoint};
 
 } // namespace ridge::models

@@ -9,9 +9,11 @@ namespace ridge::models {
 using core::ValueId;
 
 static void build(Builder& b) {
+  b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::mamba(b, x, il); }});
+}
+
+static void build_jamba(Builder& b) {
   const Hparams& h = b.hparams();
-  if (h.architecture() == "mamba")
-    return b.build({.mixer = [&](ValueId x, int64_t il) { return blocks::mamba(b, x, il); }});
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
                  return h.has_attention(il) ? blocks::attention(b, x, il, {}) : blocks::mamba(b, x, il);
@@ -24,5 +26,6 @@ static void build(Builder& b) {
 }
 
 constinit const ArchitectureFile arch::mamba = {.build = build};
+constinit const ArchitectureFile arch::jamba = {.build = build_jamba};
 
 } // namespace ridge::models

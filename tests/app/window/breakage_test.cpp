@@ -49,12 +49,13 @@ std::string copy_of_tiny(const tests::TemporaryFolder& folder) {
   return folder / "model.gguf";
 }
 
-// An executor with a simulated GPU that disappears.
-class Vanishing : public core::Executor {
+// An executor with a simulated GPU that `fail` breaks.
+class Failing : public core::Executor {
  public:
-  Vanishing(std::unique_ptr<core::Executor> inner, std::atomic<bool>& gone) : inner_(std::move(inner)), gone_(gone) {}
+  Failing(std::unique_ptr<core::Executor> inner, std::function<void()> fail)
+      : inner_(std::move(inner)), fail_(std::move(fail)) {}
   void submit(const core::Batch& batch, const core::Choosing& choosing) override {
-    if (gone_) throw kernels::cuda::DeviceFailed("CUDA: cudaGraphLaunch failed: device is lost");
+    fail_();
     inner_->submit(batch, choosing);
   }
   std::span<const int32_t> wait() override { return inner_->wait(); }
@@ -65,19 +66,25 @@ class Vanishing : public core::Executor {
 
  private:
   std::unique_ptr<core::Executor> inner_;
-  std::atomic<bool>& gone_;
+  const std::function<void()> fail_;
 };
 
-app::WindowSetup on_vanishing_gpu(std::atomic<bool>& gone) {
+app::WindowSetup on_failing_gpu(const std::function<void()>& fail) {
   app::WindowSetup s = setup();
   s.model.device = "auto";
-  s.start = [&](engine::LoadedModel& model, const core::ExecutorConfig& config, const std::string& device,
+  s.start = [=](engine::LoadedModel& model, const core::ExecutorConfig& config, const std::string& device,
                 const engine::Placement& placement) {
     engine::start_executor(model, config, "cpu", placement);
-    if (device == "auto") model.executor = std::make_unique<Vanishing>(std::move(model.executor), gone);
+    if (device == "auto") model.executor = std::make_unique<Failing>(std::move(model.executor), fail);
     return engine::Device::cpu;
   };
   return s;
+}
+
+app::WindowSetup on_vanishing_gpu(std::atomic<bool>& gone) {
+  return on_failing_gpu([&gone] {
+    if (gone) throw kernels::cuda::DeviceFailed("CUDA: cudaGraphLaunch failed: device is lost");
+  });
 }
 
 } // namespace
@@ -156,6 +163,22 @@ TEST_CASE("a question that fails, be it new, edited or asked again, leaves the c
   gone = false;
   e.say("and now?");
   CHECK(e.now()->messages.size() == 6);
+}
+
+TEST_CASE("an internal error costs the answer, and the engine is idle again") {
+  std::atomic<bool> wrong = false;
+  Engine e(on_failing_gpu([&] {
+    if (wrong) throw std::logic_error("a bug");
+  }));
+  e.say("hello");
+  wrong = true;
+  e.say("what goes wrong?");
+  CHECK(e.now()->error.find("internal error") != std::string::npos);
+  CHECK(e.now()->messages.size() == 2);
+  CHECK_FALSE(e.now()->gpu_failed);
+  wrong = false;
+  e.say("and now?");
+  CHECK(e.now()->messages.size() == 4);
 }
 
 TEST_CASE("the lab compares formats with histograms of their errors, and pieces weight by weight") {

@@ -1,7 +1,7 @@
 // Tokens depend on all earlier ones, so that wrong rows change the answer. Tiny models must answer the same without the
 // cache.
 #include "core/error.h"
-#include "engine/sequences/scheduler.h"
+#include "engine/sequences/session.h"
 #include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
 #include "support/history_executor.h"
@@ -280,6 +280,24 @@ TEST_CASE("prefix cache: evicted parts go to files, within a budget, and a folde
   CHECK(!lines.empty());
   settings.folder = "/proc/none";
   CHECK_THROWS_AS(Scheduler(executor, executor.program, nullptr, settings), Error);
+}
+
+TEST_CASE("prefix cache: without memory for it, it is off, and answers go on") {
+  History executor(history_of({}, 1, 256));
+  executor.blocks_break = true;
+  std::vector<std::string> lines;
+  engine::Session session(executor, executor.program, nullptr, settings_of(1 << 20, "", &lines));
+  for (const int seed : {1, 2}) {
+    const Tokens prompt = some_tokens(seed, 90);
+    Tokens answer;
+    session.generate({.prompt = prompt, .limit = 4, .on_token = [&](const engine::Token& token) {
+                        answer.push_back(token.id);
+                        return true;
+                      }});
+    CHECK(answer == expected(prompt));
+  }
+  CHECK_FALSE(session.scheduler().keeps_prefixes());
+  CHECK(lines.size() == 1);
 }
 
 TEST_CASE("prefix cache: tiny models say the same with it as without") {

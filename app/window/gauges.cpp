@@ -1,5 +1,5 @@
-// Measures roofs, steps and the GPU's state.
-#include "app/window/loaded.h"
+#include "app/window/gauges.h"
+
 #include "app/window/step_roofline.h"
 #include "core/error.h"
 #include "engine/loading/machine.h"
@@ -20,16 +20,14 @@ constexpr auto kGpuInterval = std::chrono::milliseconds(500);
 constexpr auto kIdleBefore = std::chrono::seconds(3);
 constexpr int kRepetitions = 20;
 
-} // namespace
-
-std::string WindowEngine::roofs_key(const Loaded& loaded) {
+std::string roofs_key(const Loaded& loaded) {
   return loaded.device == engine::Device::cuda
              ? "GPU"
              : fmt::format("CPU, {} threads", loaded.model.executor->config().threads);
 }
 
 // The sum over the devices in bytes per second; 0 if one is unknown.
-double WindowEngine::roof_of(const Loaded& loaded, const std::function<double(engine::Device, int)>& peak) {
+double roof_of(const Loaded& loaded, const std::function<double(engine::Device, int)>& peak) {
   const double share = loaded.model.gpu_share;
   const double gpu = share > 0 ? peak(engine::Device::cuda, 0) : 1,
                cpu = share < 1 ? peak(engine::Device::cpu, loaded.model.executor->config().threads) : 1;
@@ -38,7 +36,9 @@ double WindowEngine::roof_of(const Loaded& loaded, const std::function<double(en
   return 1 / (share / (gpu * gpus) + (1 - share) / cpu);
 }
 
-double WindowEngine::known_roof(const Loaded& loaded) {
+} // namespace
+
+double Gauges::known_roof(const Loaded& loaded) {
   return roof_of(loaded, [](engine::Device on, int threads) {
     const auto kept = measure::stored_read_peak(measure::device_name(on, threads));
     return kept ? kept->best : 0;
@@ -46,104 +46,96 @@ double WindowEngine::known_roof(const Loaded& loaded) {
 }
 
 // Runs after some idle seconds and stores the result.
-void WindowEngine::measure_roof_when_idle() {
+void Gauges::measure_roof_when_idle() {
   roof_watch_ = std::jthread([this](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any stopped;
     std::unique_lock lock(mutex);
     for (auto since = std::chrono::steady_clock::now(); std::chrono::steady_clock::now() - since < kIdleBefore;) {
       if (stopped.wait_for(lock, stop, kGpuInterval, [&] { return stop.stop_requested(); })) return;
-      const auto now = snapshot();
+      const auto now = board_.snapshot();
       const bool job_runs = std::ranges::any_of(*now->jobs, [](const api::Job& job) { return !job.over(); });
       if (now->state != EngineState::idle || job_runs) since = std::chrono::steady_clock::now();
     }
-    std::shared_ptr<Loaded> loaded;
-    {
-      const std::lock_guard state_lock(mutex_);
-      loaded = loaded_;
-    }
-    guarded(
-        [&] {
-          const double roof = roof_of(*loaded, measure::measure_and_keep_read_peak);
-          change([&](api::Snapshot& s) {
-            if (loaded_ == loaded) s.speed.roof_bytes_per_s = roof;
-          });
-        },
-        false);
-    if (snapshot()->models) send(api::intent::ListModels{}); // the list then has speeds
+    const std::shared_ptr<Loaded> loaded = board_.look([&](const api::Snapshot&) { return current_(); });
+    board_.guarded([&] {
+      const double roof = roof_of(*loaded, measure::measure_and_keep_read_peak);
+      board_.change([&](api::Snapshot& s) {
+        if (current_() == loaded) s.speed.roof_bytes_per_s = roof;
+      });
+    });
+    measured_();
   });
 }
 
-void WindowEngine::measure_roofs() {
+void Gauges::measure_roofs(const Loaded& loaded) {
   if (roofs_) return;
-  change([](api::Snapshot& s) {
+  board_.change([](api::Snapshot& s) {
     s.state = EngineState::measuring;
     s.activity = "measuring this machine's limits";
   });
   auto report = std::make_shared<measure::RooflineReport>(
-      measure::measure_machine(loaded_->device, loaded_->model.executor->config().threads));
+      measure::measure_machine(loaded.device, loaded.model.executor->config().threads));
   auto roofs = std::make_shared<api::Roofs>(describe_roofs(*report));
-  change([&](api::Snapshot& s) {
+  board_.change([&](api::Snapshot& s) {
     roofs_ = std::move(report);
-    roofs_of_ = roofs_key(*loaded_);
+    roofs_of_ = roofs_key(loaded);
     s.roofs = std::move(roofs);
     s.predicted = nullptr;
   });
-  if (state_.measured && std::ssize(loaded_->session.cached()) < loaded_->session.context())
-    profile_here(kQuickRepetitions);
+  if (board_.state().measured && std::ssize(loaded.session.cached()) < loaded.session.context())
+    profile(loaded, kQuickRepetitions);
 }
 
-void WindowEngine::measure_step(int64_t past) {
-  engine::Session& session = loaded_->session;
+void Gauges::measure_step(Loaded& loaded, int64_t past, const std::atomic<bool>& cancel) {
+  engine::Session& session = loaded.session;
   const int64_t cached = std::ssize(session.cached()), last = session.context() - 1;
   past = std::min(past < 0 ? cached : past, last);
-  cancel_ = false;
   if (past > cached) { // the gap's content does not affect the time
     std::vector<int32_t> tokens(session.cached().begin(), session.cached().end());
     for (int32_t& token : tokens) token = std::max(token, 0); // placeholders are negative
     while (std::ssize(tokens) < past)
-      tokens.push_back(static_cast<int32_t>(tokens.size() * 7919 % static_cast<size_t>(loaded_->model.program.vocab)));
-    change([&](api::Snapshot& s) {
+      tokens.push_back(static_cast<int32_t>(tokens.size() * 7919 % static_cast<size_t>(loaded.model.program.vocab)));
+    board_.change([&](api::Snapshot& s) {
       s.state = EngineState::measuring;
       s.activity = fmt::format("filling the context with {} tokens", past - cached);
     });
-    if (!session.evaluate(tokens, &cancel_)) return session.keep(cached);
+    if (!session.evaluate(tokens, &cancel)) return session.keep(cached);
   } else {
     session.keep(past); // removes the measured step
   }
-  change([&](api::Snapshot& s) {
+  board_.change([&](api::Snapshot& s) {
     s.state = EngineState::measuring;
     s.activity = "measuring a step";
   });
-  profile_here(kRepetitions);
+  profile(loaded, kRepetitions);
   session.keep(std::min(cached, past));
 }
 
-void WindowEngine::profile_here(int repetitions) {
-  const Loaded& m = *loaded_;
+void Gauges::profile(const Loaded& m, int repetitions) {
   const int32_t token = 0;
   const measure::StepProfile profile =
       measure::profile_step(*m.model.executor, m.model.program, {{&token, 1}, std::ssize(m.session.cached())},
-                            state_.speed.roof_bytes_per_s, repetitions);
+                            board_.state().speed.roof_bytes_per_s, repetitions);
   auto step = std::make_shared<api::StepRoofline>(measured_step(m.model, profile, roofs_.get()));
-  change([&](api::Snapshot& s) { s.measured = std::move(step); });
+  board_.change([&](api::Snapshot& s) { s.measured = std::move(step); });
 }
 
-void WindowEngine::predict(const Loaded& loaded, const api::intent::PredictStep& wanted) {
-  std::shared_ptr<const measure::RooflineReport> roofs;
-  {
-    const std::lock_guard lock(mutex_);
-    roofs = roofs_;
-  }
-  if (!roofs) return;
-  auto step = std::make_shared<api::StepRoofline>(
+std::shared_ptr<api::StepRoofline> Gauges::predict(const Loaded& loaded, const api::intent::PredictStep& wanted) const {
+  const auto roofs = board_.look([&](const api::Snapshot&) { return roofs_; });
+  if (!roofs) return nullptr;
+  return std::make_shared<api::StepRoofline>(
       predicted_step(loaded.model, *roofs, wanted.past, wanted.streams, wanted.format));
-  change([&](api::Snapshot& s) {
-    if (loaded_.get() == &loaded) s.predicted = std::move(step);
-  });
 }
 
-void WindowEngine::watch_gpu(const std::stop_token& stop) try {
+void Gauges::take(api::Snapshot& s, const Loaded& loaded) {
+  if (roofs_ && roofs_of_ != roofs_key(loaded)) {
+    roofs_ = nullptr;
+    s.roofs = nullptr;
+  }
+}
+
+void Gauges::watch_gpus(const std::stop_token& stop) try {
   std::vector<kernels::cuda::DeviceInfo> gpus;
   for (int i = 0; i < kernels::cuda::device_count(); ++i) gpus.push_back(kernels::cuda::device_info(i));
   std::erase_if(gpus, [](const kernels::cuda::DeviceInfo& gpu) { return !gpu.usable; });
@@ -160,7 +152,7 @@ void WindowEngine::watch_gpu(const std::stop_token& stop) try {
                         state.sm_clock_hz, state.sm_clock_max_hz, state.memory_clock_hz, state.memory_clock_max_hz,
                         state.memory_used_bytes, state.memory_bytes});
     }
-    if (snapshot()->gpus != gauges) change([&](api::Snapshot& s) { s.gpus = gauges; });
+    if (board_.snapshot()->gpus != gauges) board_.change([&](api::Snapshot& s) { s.gpus = gauges; });
   } while (!stopped.wait_for(lock, stop, kGpuInterval, [] { return false; }) && !stop.stop_requested());
 } catch (const std::exception&) { // no gauge; GPU errors are reported elsewhere
 }

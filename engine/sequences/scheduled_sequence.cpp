@@ -1,0 +1,46 @@
+#include "engine/sequences/scheduled_sequence.h"
+
+#include <utility>
+
+namespace ridge::engine {
+
+void ScheduledSequence::start(int64_t vocab, double now) {
+  waiting_ += now - waits_since_;
+  if (sampler_) return; // it resumes
+  sampler_.emplace(request_.sampling, vocab, request_.texts);
+  for (const int32_t token : tokens_)
+    if (token >= 0) sampler_->accept(token); // otherwise a picture token
+}
+
+int32_t ScheduledSequence::draw(std::span<const float> logits, std::optional<core::TokenChoice>& choice) {
+  const int32_t token = sampler_->sample(logits, request_.constraint.get());
+  if (token < 0) core::throw_unusable_logits();
+  if (request_.choices_after_samplers)
+    choice = core::describe_choice(sampler_->candidates(), token);
+  else if (request_.keep_choices)
+    choice = core::describe_choice(logits, token);
+  return token;
+}
+
+std::optional<StopReason> ScheduledSequence::append(int32_t token, std::optional<core::TokenChoice> choice) {
+  tokens_.push_back(token);
+  if (!marked_.empty()) marked_.push_back(token);
+  ++generated_;
+  if (request_.is_end && request_.is_end(token)) {
+    end_choice_ = std::move(choice);
+    return StopReason::end_of_turn;
+  }
+  if (request_.constraint) request_.constraint->accept(token);
+  if (!request_.on_token)
+    deliver({token, std::move(choice)});
+  else if (!request_.on_token({token, std::move(choice)}))
+    return StopReason::stopped;
+  return generated_ == request_.limit ? std::optional(StopReason::limit) : std::nullopt;
+}
+
+void ScheduledSequence::describe_prompt_token(int64_t place, std::span<const float> logits) {
+  prompt_choices_.resize(prompt() - 1);
+  prompt_choices_[place - 1] = core::describe_choice(logits, tokens_[place]);
+}
+
+} // namespace ridge::engine

@@ -23,17 +23,17 @@ class LatentBlock {
   static constexpr int kRowsPerWarp = kRows / kLatentWarps;
 
  public:
-  __device__ __forceinline__ LatentBlock(const LatentArgs& args, const LatentTile& tile, const LatentShare& share,
+  __device__ __forceinline__ LatentBlock(const LatentArgs& args, const LatentTile& tile, const LatentWork& own,
                                          LatentShared<Shape>& shared)
-      : args_(args), tile_(tile), share_(share), shared_(shared), key_dim_(args.cache.k_dim),
-        first_row_(tile.first_row + share.first_row) {
+      : args_(args), tile_(tile), own_(own), shared_(shared), key_dim_(args.cache.k_dim),
+        first_row_(tile.first_row + own.first_row) {
     lane_ = threadIdx.x % kWarp, warp_ = threadIdx.x / kWarp;
-    begin_ = share.split * tile.per_split;
+    begin_ = own.split * tile.per_split;
     end_ = min(tile.length, begin_ + tile.per_split);
     first_key_ = args.streams[args.heads.quotient(first_row_)] * args.cache.rows;
 #pragma unroll
     for (int i = 0; i < kRowsPerWarp; ++i) {
-      const int row = first_row_ + min(warp_ * kRowsPerWarp + i, share.rows - 1);
+      const int row = first_row_ + min(warp_ * kRowsPerWarp + i, own.rows - 1);
       visible_[i] = min(end_, args.positions[args.heads.quotient(row)] + 1);
       largest_[i] = -INFINITY, sum_[i] = 0;
     }
@@ -117,7 +117,7 @@ class LatentBlock {
       for (int i = 0; i < kRounds; ++i) {
         const int column = 2 * (lane_ + i * kWarp);
         q[i] = {0, 0};
-        if (row < share_.rows && column < key_dim_)
+        if (row < own_.rows && column < key_dim_)
           q[i] = *reinterpret_cast<const float2*>(column < kDim ? args_.q + at * kDim + column
                                                                 : args_.q_rest + at * rest + column - kDim);
       }
@@ -213,25 +213,25 @@ class LatentBlock {
     __syncthreads(); // before `rescale_factor` is overwritten
     const bool alone = tile_.used_splits == 1;
     float* part = args_.partial +
-                  (int64_t{blockIdx.x} * args_.splits.by + share_.split) * latent_part_floats(tile_.most_rows, kDim) +
-                  share_.first_row;
+                  (int64_t{blockIdx.x} * args_.splits.by + own_.split) * latent_part_floats(tile_.most_rows, kDim) +
+                  own_.first_row;
 #pragma unroll
     for (int i = 0; i < kRowsPerWarp; ++i) {
       const int row = warp_ * kRowsPerWarp + i;
       if (lane_ != 0) continue;
       shared_.rescale_factor[row] = alone ? reciprocal(sum_[i]) : 1;
-      if (!alone && row < share_.rows) part[row] = largest_[i], part[tile_.most_rows + row] = sum_[i];
+      if (!alone && row < own_.rows) part[row] = largest_[i], part[tile_.most_rows + row] = sum_[i];
     }
     __syncthreads();
     float* to = alone ? args_.out + int64_t{first_row_} * kDim
-                      : part + 2 * tile_.most_rows + int64_t{share_.first_row} * (kDim - 1);
+                      : part + 2 * tile_.most_rows + int64_t{own_.first_row} * (kDim - 1);
     const int g = lane_ / 4, t = lane_ % 4;
 #pragma unroll
     for (int m = 0; m < kTiles; ++m)
 #pragma unroll
       for (int high = 0; high < 2; ++high) {
         const int row = 16 * m + g + 8 * high;
-        if (row >= share_.rows) continue;
+        if (row >= own_.rows) continue;
         const float by = shared_.rescale_factor[row];
 #pragma unroll
         for (int c = 0; c < kColumnTiles; ++c)
@@ -242,7 +242,7 @@ class LatentBlock {
 
   const LatentArgs& args_;
   const LatentTile& tile_;
-  const LatentShare& share_;
+  const LatentWork& own_;
   LatentShared<Shape>& shared_;
   const int key_dim_, first_row_;
   int lane_, warp_, begin_, end_;
@@ -260,14 +260,14 @@ __global__ void __launch_bounds__(kLatentThreads, 1) latent_attention_kernel(con
   const OverlappingWork work(args.stamps);
   // The last tiles see the most positions: start them first.
   const LatentTile tile(args, static_cast<int>(gridDim.x - 1 - blockIdx.x), Shape::kRows);
-  const LatentShare share(tile, static_cast<int>(blockIdx.y), args.splits.by);
-  if (share.rows <= 0) return work.wait();
+  const LatentWork own(tile, static_cast<int>(blockIdx.y), args.splits.by);
+  if (own.rows <= 0) return work.wait();
   if constexpr (kTiles > 1)
-    if (share.rows <= kFewLatentRows) {
+    if (own.rows <= kFewLatentRows) {
       using Few = LatentShape<kDim, 1>;
-      return LatentBlock<Few, kCodes>(args, tile, share, *reinterpret_cast<LatentShared<Few>*>(dynamic)).run(work);
+      return LatentBlock<Few, kCodes>(args, tile, own, *reinterpret_cast<LatentShared<Few>*>(dynamic)).run(work);
     }
-  LatentBlock<Shape, kCodes>(args, tile, share, *reinterpret_cast<LatentShared<Shape>*>(dynamic)).run(work);
+  LatentBlock<Shape, kCodes>(args, tile, own, *reinterpret_cast<LatentShared<Shape>*>(dynamic)).run(work);
 }
 
 // Grid: tiles, rows, columns.

@@ -1,5 +1,4 @@
-// Prefill attention on Hopper: one warp issues tensor copies, two warpgroups of 64 rows multiply, in turn, so that the
-// exponentials of one overlap with the products of the other.
+// Prefill attention on Hopper: one warp issues tensor copies, two warpgroups of 64 rows multiply.
 //
 // Keys and values have separate slots, because keys are free one step earlier. Heads of 256 need 128 registers for
 // outputs and take 64 keys per step.
@@ -11,7 +10,6 @@
 // between boxes.
 #include "core/rings.h"
 #include "kernels/cuda/attention/cached_rows.cuh"
-#include "kernels/cuda/attention/narrow_products.cuh"
 #include "kernels/cuda/products/scratch_sizes.h"
 #include "kernels/cuda/runtime/hopper.cuh"
 #include "kernels/cuda/runtime/tensor_map.h"
@@ -34,11 +32,9 @@ template <int kDim>
 struct AttentionShape {
   static constexpr bool kWide = kDim > 128;
   static constexpr int kKeys = kWide ? 64 : 128;
-  static constexpr int kStored = (kDim + 63) / 64 * 64, kMultiplied = (kDim + 15) / 16 * 16;
+  static constexpr int kStored = (kDim + 63) / 64 * 64;
   static constexpr int kSlots = kWide ? 4 : 6; // each of a step's keys or values
-  // Shared memory's bandwidth is scarce: queries are left operands in registers, if there are enough.
-  static constexpr bool kKeepsQueries = kDim <= 80;
-  static constexpr int kQueryBytes = kKeepsQueries ? 0 : kRows * kStored * 2, kKeyBytes = kKeys * kStored * 2;
+  static constexpr int kQueryBytes = kRows * kStored * 2, kKeyBytes = kKeys * kStored * 2;
   static constexpr int kSharedBytes = kQueryBytes + kSlots * kKeyBytes + 1024;
 };
 
@@ -126,38 +122,28 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 
   take_registers<224>();
   const int consumer = warpgroup - 1, g = lane / 4, t = lane % 4;
-  const int first_row = consumer * 64 + thread / kWarp * 16 + g; // this lane's first of two rows, 8 apart
-  // Queries in log2 units, in the order of tokens, then heads.
-  const float query_scale = args.scale * kLog2e;
-  const auto query_at = [&](int row, int column) {
-    return args.q + (int64_t{first_token + row / group} * args.heads + kv_head * group + row % group) * width + column;
-  };
-  uint32_t kept_queries[Shape::kKeepsQueries ? Shape::kMultiplied / 16 : 1][4] = {};
-  if constexpr (Shape::kKeepsQueries) {
-#pragma unroll
-    for (int i = 0; i < Shape::kMultiplied / 4; ++i) {
-      const int row = first_row + 8 * (i % 2), column = i / 2 * 8 + 2 * t;
-      if (row >= tokens * group || (kRagged && column >= width)) continue;
-      const float2 q = *reinterpret_cast<const float2*>(query_at(row, column));
-      kept_queries[i / 4][i % 4] = pack_half2(q.x * query_scale, q.y * query_scale);
+  // In log2 units, in the order of tokens, then heads.
+  for (int i = thread; i < 64 * kDim / 8; i += 128) {
+    const int row = consumer * 64 + i / (kDim / 8), piece = i % (kDim / 8);
+    float v[8] = {};
+    if (row < tokens * group && (!kRagged || 8 * piece < width)) {
+      const float scale = args.scale * kLog2e;
+      const auto* q =
+          reinterpret_cast<const float4*>(
+              args.q + (int64_t{first_token + row / group} * args.heads + kv_head * group + row % group) * width) +
+          2 * piece;
+      const float4 a = q[0], b = q[1];
+      v[0] = a.x * scale, v[1] = a.y * scale, v[2] = a.z * scale, v[3] = a.w * scale;
+      v[4] = b.x * scale, v[5] = b.y * scale, v[6] = b.z * scale, v[7] = b.w * scale;
     }
-  } else {
-    for (int i = thread; i < 64 * kDim / 8; i += 128) {
-      const int row = consumer * 64 + i / (kDim / 8), piece = i % (kDim / 8);
-      float v[8] = {};
-      if (row < tokens * group && (!kRagged || 8 * piece < width)) {
-        const auto* q = reinterpret_cast<const float4*>(query_at(row, 8 * piece));
-        const float4 a = q[0], b = q[1];
-        v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
-      }
-      const auto pair = [&](int at) { return pack_half2(v[at] * query_scale, v[at + 1] * query_scale); };
-      *reinterpret_cast<uint4*>(queries + swizzled(row, piece, kRows)) = {pair(0), pair(2), pair(4), pair(6)};
-    }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    asm volatile("bar.sync %0, 128;" ::"r"(warpgroup) : "memory");
+    *reinterpret_cast<uint4*>(queries + swizzled(row, piece, kRows)) = {pack_half2(v[0], v[1]), pack_half2(v[2], v[3]),
+                                                                        pack_half2(v[4], v[5]), pack_half2(v[6], v[7])};
   }
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  asm volatile("bar.sync %0, 128;" ::"r"(warpgroup) : "memory");
 
-  int visible[2], hidden[2] = {0, 0}; // a row sees keys [hidden, visible)
+  const int first_row = consumer * 64 + thread / kWarp * 16 + g; // this lane's first of two rows, 8 apart
+  int visible[2], hidden[2] = {0, 0};                            // a row sees keys [hidden, visible)
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const Window::Span seen = seen_by(min(first_row + 8 * half, tokens * group - 1) / group);
@@ -184,14 +170,10 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     full[fill % kSlots].wait(fill / kSlots % 2);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < Shape::kMultiplied / 16; ++k) {
+    for (int k = 0; k < kDim / 16; ++k) {
       const int column_tile = k / 4;
-      const uint64_t of_keys = tile_descriptor(keys + column_tile * kKeys * 128) + 2 * (k % 4);
-      if constexpr (Shape::kKeepsQueries)
-        wgmma(score, kept_queries[k], of_keys, k > 0);
-      else
-        wgmma(score, tile_descriptor(queries + column_tile * kRows * 128 + consumer * 64 * 128) + 2 * (k % 4), of_keys,
-              k > 0);
+      wgmma(score, tile_descriptor(queries + column_tile * kRows * 128 + consumer * 64 * 128) + 2 * (k % 4),
+            tile_descriptor(keys + column_tile * kKeys * 128) + 2 * (k % 4), k > 0);
     }
     wgmma_commit();
   };
@@ -279,9 +261,6 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
       wgmma_transposed(out, weights[k], transposed_tile_descriptor(values + k * 16 * 128, kKeys * 128));
     wgmma_commit();
   };
-  const auto wait_for_turn = [&] { asm volatile("bar.sync %0, 256;" ::"r"(4 + consumer) : "memory"); };
-  const auto give_turn = [&] { asm volatile("bar.arrive %0, 256;" ::"r"(4 + (consumer ^ 1)) : "memory"); };
-  if (consumer == 1 && steps > 1) give_turn();
   // A step's output products start right after the next step's scores and overlap with their exponentials.
   {
     float score[kKeys / 2];
@@ -293,10 +272,8 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   }
   for (int step = 0; step + 1 < steps; ++step) {
     float score[kKeys / 2];
-    wait_for_turn();
     start_scores(score, step + 1);
     start_outputs(step);
-    if (consumer == 0 || step + 2 < steps) give_turn();
     wgmma_wait<1>();
     release(fill_of_keys(step + 1));
     exponentiate_step(score, step + 1);
@@ -367,7 +344,6 @@ void launch_prompt_attention(const Launch& launch, AttentionArgs args) {
   const int width = args.cache.k_dim;
   if (width < 64) return launch_for<64, true>(launch, args);
   if (width == 64) return launch_for<64, false>(launch, args);
-  if (width <= 72) return launch_for<72, true>(launch, args);
   if (width <= 80) return launch_for<80, true>(launch, args);
   if (width < 128) return launch_for<128, true>(launch, args);
   return width == 128 ? launch_for<128, false>(launch, args) : launch_for<256, false>(launch, args);

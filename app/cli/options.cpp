@@ -148,9 +148,10 @@ void add_speculation_options(CLI::App& command, api::ModelOptions& o) {
 
 void add_batch_invariant_option(CLI::App& command, bool& batch_invariant) {
   const OptionGroup group(command, kAdvancedGroup);
-  command.add_flag("--batch-invariant", batch_invariant,
-                   "on a GPU, compute each token to the bit as if alone, so that a seed's text does not depend on "
-                   "drafts, other requests and cached prefixes; slower, above all for prompts (the CPU always does)");
+  command.add_flag(
+      "--batch-invariant", batch_invariant,
+      "on a GPU, compute each token to the bit as if alone, so that a seed's text does not depend on "
+      "drafts, other requests and cached prefixes; much slower for prompts; not for experts (the CPU always does)");
 }
 
 void add_media_options(CLI::App& command, std::vector<std::string>& files, std::string& mmproj, bool sounds) {

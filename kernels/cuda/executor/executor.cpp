@@ -4,6 +4,7 @@
 #include "core/units.h"
 #include "kernels/cuda/executor/device_limits.h"
 #include "kernels/cuda/ops/rows/take_rows.h"
+#include "kernels/cuda/plan/expert_groups.h"
 #include "kernels/cuda/plan/packed_adapters.h"
 
 #include <algorithm>
@@ -460,6 +461,8 @@ std::unique_ptr<core::Executor> make_cuda_executor(const core::Program& program,
   const CurrentDevice current(options.device);
   if (config.batch_invariant && config.communicator)
     throw Error("--batch-invariant: sums over several GPUs depend on the other tokens of a step; use one (--gpus 0)");
+  if (config.batch_invariant && chooses_experts(program))
+    throw Error("--batch-invariant: on a GPU, sums of experts depend on the other tokens of a step; use --device cpu");
   CudaOptions chosen = with_serial_mode(options, std::getenv("RIDGE_CUDA_SERIAL"));
   if (config.observer) chosen.fuse = chosen.graphs = false; // the host must see inputs
   if (config.communicator && !dynamic_cast<const ExchangeRank*>(config.communicator)) {

@@ -29,6 +29,10 @@ int64_t expert_table_bytes(const std::vector<ExpertGroup>& groups, int sm_count)
   return bytes;
 }
 
+bool chooses_experts(const core::Program& program) {
+  return std::ranges::any_of(program.ops, [](const core::Op& op) { return op.kind == core::OpKind::route; });
+}
+
 std::vector<ExpertGroup> expert_groups(const core::Program& program) {
   std::vector<ExpertGroup> groups;
   for (const core::Op& op : program.ops) {

@@ -22,6 +22,8 @@ struct ExpertGroup {
 inline constexpr int64_t kExpertAligned = 256;
 constexpr int64_t expert_aligned(int64_t bytes) { return core::round_up(bytes, kExpertAligned); }
 
+bool chooses_experts(const core::Program& program);
+
 // Bytes of min(slots, experts) slots per layer.
 int64_t slot_bytes(const std::vector<ExpertGroup>& groups, int64_t slots);
 

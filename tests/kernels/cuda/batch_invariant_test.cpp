@@ -3,6 +3,7 @@
 
 #include "attention/attention_models.h"
 #include "device.h"
+#include "kernels/cuda/plan/expert_groups.h"
 #include "support/executor_runs.h"
 
 #include <cstring>
@@ -99,24 +100,19 @@ TEST_CASE("CUDA: batch-invariant logits are the same alone, among others and in 
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   tests::Share share;
-  for (const quant::FormatInfo& format : quant::formats())
-    for (const int64_t experts : {0, 8}) {
-      if (!share.takes_next()) continue;
-      CAPTURE(format.name);
-      CAPTURE(experts);
-      RandomProgram model(seed);
-      RandomProgram::Shape shape;
-      shape.width = model.integer(0, 1) ? 1024 : 1280;
-      shape.hidden = 256 * model.integer(1, 6);
-      shape.experts = experts;
-      shape.used = 3;
-      shape.shared_expert = model.integer(0, 1) == 1;
-      shape.head_norms = model.integer(0, 1) == 1;
-      shape.bias = model.integer(0, 1) == 1;
-      if (format.block_weights == 256) shape.value_type = Type::Q6_K;
-      model.transformer(shape, format.type, format.type);
-      check_bits(model, 70);
-    }
+  for (const quant::FormatInfo& format : quant::formats()) {
+    if (!share.takes_next()) continue;
+    CAPTURE(format.name);
+    RandomProgram model(seed);
+    RandomProgram::Shape shape;
+    shape.width = model.integer(0, 1) ? 1024 : 1280;
+    shape.hidden = 256 * model.integer(1, 6);
+    shape.head_norms = model.integer(0, 1) == 1;
+    shape.bias = model.integer(0, 1) == 1;
+    if (format.block_weights == 256) shape.value_type = Type::Q6_K;
+    model.transformer(shape, format.type, format.type);
+    check_bits(model, 70);
+  }
 }
 
 TEST_CASE("CUDA: batch-invariant attention of any heads, windows and caches") {
@@ -176,7 +172,8 @@ TEST_CASE("CUDA: batch-invariant ops, recurrent ones in long prompts") {
   CAPTURE(seed);
   tests::Share share;
   tests::for_each_op(seed, [&](const std::string& name, RandomProgram& model) {
-    if (core::sees_ahead(model.program) || !share.takes_next()) return;
+    const bool refused = kernels::cuda::chooses_experts(model.program) || name.starts_with("all_reduce");
+    if (core::sees_ahead(model.program) || refused || !share.takes_next()) return;
     CAPTURE(name);
     check_bits(model, 28);
   });
@@ -203,7 +200,7 @@ TEST_CASE("CUDA: batch-invariant ops, recurrent ones in long prompts") {
   }
 }
 
-TEST_CASE("CUDA: batch-invariant logits on several GPUs are refused with a reason") {
+TEST_CASE("CUDA: batch-invariant logits of experts and on several GPUs are refused with a reason") {
   REQUIRE_DEVICE();
   RandomProgram model(1);
   model.transformer({}, Type::F32, Type::F32);
@@ -212,4 +209,8 @@ TEST_CASE("CUDA: batch-invariant logits on several GPUs are refused with a reaso
   const auto communicators = core::make_thread_communicators(2);
   config.communicator = communicators[0].get();
   CHECK_THROWS_WITH_AS(tests::make_executor(model.program, config), doctest::Contains("--gpus 0"), Error);
+  config.communicator = nullptr;
+  RandomProgram experts(1);
+  experts.transformer({.experts = 8, .used = 3}, Type::F32, Type::F32);
+  CHECK_THROWS_WITH_AS(tests::make_executor(experts.program, config), doctest::Contains("--device cpu"), Error);
 }

@@ -82,7 +82,7 @@ TEST_CASE("CUDA: latent attention whose blocks share the rows of few keys") {
   tests::Share share;
   for (const LatentHeads& h :
        {LatentHeads{1, 512, 64}, LatentHeads{2, 512, 64}, LatentHeads{7, 256, 64}, LatentHeads{20, 512, 64},
-        LatentHeads{37, 256, 32}, LatentHeads{64, 512, 64}, LatentHeads{128, 512, 64}})
+        LatentHeads{37, 256, 32}, LatentHeads{64, 512, 64}, LatentHeads{128, 256, 64}})
     for (const int64_t context : {300, 4000})
       for (const KvType type : {KvType::f16, KvType::q8_0}) {
         if (!share.takes_next()) continue;

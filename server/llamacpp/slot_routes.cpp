@@ -56,7 +56,7 @@ void slot_action(Service& service, const HttpRequest& request, HttpResponse& res
   const Json body = parse_body(request.body);
   const std::string name = file_name(Fields(body, ""));
   if (action == "save") {
-    const engine::Scheduler::StreamFile saved =
+    const auto saved =
         service.scheduler().save_stream(slot, service.slot_folder() + "/" + name, service.slot_model());
     return reply(response, {{"id_slot", slot},
                             {"filename", name},
@@ -64,7 +64,7 @@ void slot_action(Service& service, const HttpRequest& request, HttpResponse& res
                             {"n_written", saved.bytes},
                             {"timings", timings("save_ms")}});
   }
-  const engine::Scheduler::StreamFile restored =
+  const auto restored =
       service.scheduler().restore_stream(slot, service.slot_folder() + "/" + name, service.slot_model());
   reply(response, {{"id_slot", slot},
                    {"filename", name},

@@ -110,7 +110,7 @@ TEST_CASE("CUDA: products add the changes of adapters in their own kernels, what
       const core::Program plain = model.program;
       tests::add_adapters(model, ranks, of_adapter);
       check_plan_size(model, plain);
-      CHECK(worst_adapted_error(model) < 20 * tests::single_token_bound(quant::format(type)));
+      CHECK(worst_adapted_error(model) < 40 * tests::single_token_bound(quant::format(type)));
     }
 }
 

@@ -108,9 +108,17 @@ struct ServeCommand {
       note("finishing running requests; press Ctrl-C again to stop immediately");
       server.stop();
     });
+    std::string lost; // why this process cannot go on without the others: a supervisor starts all again
+    engine::when_rank_lost([&](const std::string& why) {
+      note(fmt::format("{}: answering running requests with this error", why));
+      lost = why;
+      server.stop();
+    });
     server.run();
+    engine::when_rank_lost(nullptr);
     models->drain();
     signals.end();
+    if (!lost.empty()) throw Error(lost);
   }
 
   void check_setup() const {

@@ -18,17 +18,9 @@ namespace {
 
 constexpr const char* kByItself = "start it directly, without torchrun, mpirun or srun (WORLD_SIZE)";
 
-struct SharedModel {};
-std::weak_ptr<const SharedModel> shared_model;
+// Rank 0 keeps it beside the executors, which it outlives.
+std::weak_ptr<ProcessWatch> shared_model;
 bool shared_one = false;
-
-// What rank 0 keeps beside the executors, which this outlives.
-struct Shared {
-  const std::shared_ptr<const SharedModel> model = std::make_shared<const SharedModel>();
-  ProcessWatch watch;
-
-  Shared(core::ProcessLinks links, const core::ProcessRank& me) : watch(std::move(links), me) {}
-};
 
 // For rank 0: a stage whose executors have their communicators elsewhere, and which only tells of failures.
 class StageCommunicator final : public core::Communicator {
@@ -120,8 +112,8 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
     note(fmt::format("{} caller{} had the wrong rank secret", links.rejected_callers,
                      links.rejected_callers == 1 ? "" : "s"));
 
-  const auto all = std::make_shared<Shared>(std::move(links), me);
-  ProcessWatch& watch = all->watch;
+  const auto all = std::make_shared<ProcessWatch>(std::move(links), me);
+  ProcessWatch& watch = *all;
   try {
     LinkNeeds needs{.note = note};
     if (on_gpu) needs.device = own_options.device;
@@ -150,7 +142,7 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
       if (me.rank > 0) serve_stage(part, common, groups[stage], rank, watch, start);
     }
     if (me.rank > 0) throw RankEnded{};
-    shared_model = all->model;
+    shared_model = all;
     shared_one = true;
     if (stages == 1) return make_stage(program, common, groups[0], watch, start, all);
     return core::make_pipeline_executor(
@@ -163,6 +155,10 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
     watch.pulse.fail(fmt::format("rank {}: {}", me.rank, error.what()));
     throw;
   }
+}
+
+void when_rank_lost(std::function<void(const std::string&)> lost) {
+  if (const auto watch = shared_model.lock()) watch->call_when_lost(std::move(lost));
 }
 
 void need_one_process(std::string_view command, std::string_view why) {

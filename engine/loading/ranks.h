@@ -50,6 +50,10 @@ std::unique_ptr<core::Executor> as_process_rank(const core::Program& program, co
                                                 bool on_gpu, const kernels::cuda::CudaOptions& options,
                                                 const std::function<void(const std::string&)>& note);
 
+// Calls `lost` once, in another thread, when a process of the shared model is lost, or at once if one is; null: no
+// longer. Does nothing in a single process.
+void when_rank_lost(std::function<void(const std::string& why)> lost);
+
 // Throws a usage Error in a multi-process run. Call before loading, so that all ranks fail and none waits. `why`: "each
 // has only a part of …".
 void need_one_process(std::string_view command, std::string_view why);

@@ -5,6 +5,8 @@
 #include "kernels/cuda/exchange/exchange.h"
 #include "kernels/cuda/runtime/device_info.h"
 
+#include <utility>
+
 namespace ridge::engine {
 
 ProcessWatch::ProcessWatch(core::ProcessLinks links, const core::ProcessRank& me)
@@ -16,7 +18,16 @@ ProcessWatch::ProcessWatch(core::ProcessLinks links, const core::ProcessRank& me
   pulse.start([this](const std::string& why) {
     for (const auto& link : commands)
       if (link) link->close(why);
+    const std::scoped_lock lock(mutex_);
+    why_ = why;
+    if (lost_) std::exchange(lost_, nullptr)(why);
   });
+}
+
+void ProcessWatch::call_when_lost(std::function<void(const std::string&)> lost) {
+  const std::scoped_lock lock(mutex_);
+  lost_ = std::move(lost);
+  if (lost_ && !why_.empty()) std::exchange(lost_, nullptr)(why_);
 }
 
 void ProcessWatch::take(std::unique_ptr<core::Communicator> linked) {

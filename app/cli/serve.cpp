@@ -108,7 +108,7 @@ struct ServeCommand {
       note("finishing running requests; press Ctrl-C again to stop immediately");
       server.stop();
     });
-    std::string lost; // why this process cannot go on without the others: a supervisor starts all again
+    std::string lost; // why this process ends: a supervisor restarts all ranks
     engine::when_rank_lost([&](const std::string& why) {
       note(fmt::format("{}: answering running requests with this error", why));
       lost = why;

@@ -7,8 +7,6 @@
 #include "support/drafts/dflash_naive.h"
 #include "support/temporary_folder.h"
 
-#include <random>
-
 using namespace ridge;
 using kernels::cpu::make_cpu_executor;
 using tests::DflashPair;
@@ -17,18 +15,13 @@ namespace {
 
 constexpr double kTie = 1e-4; // of logits
 
-class WatchedBlocks final : public engine::Drafter {
+class WatchedBlocks final : public tests::WatchedDrafter<engine::BlockDrafter> {
  public:
   WatchedBlocks(const engine::LoadedModel& model, const DflashPair& pair)
-      : blocks_(model), pair_(pair), naive_(pair, model.file, *model.heads[0].file) {}
+      : WatchedDrafter(model), pair_(pair), naive_(pair, model.file, *model.heads[0].file) {}
 
-  void begin(std::span<const int32_t> tokens) override { blocks_.begin(tokens); }
-  int prepare_draft(std::span<const int32_t> tokens) override {
-    text_.assign(tokens.begin(), tokens.end());
-    return blocks_.prepare_draft(tokens);
-  }
   std::vector<int32_t> draft(int64_t most) override {
-    const std::vector<int32_t> guesses = blocks_.draft(most);
+    const std::vector<int32_t> guesses = drafter_.draft(most);
     CAPTURE(text_.size());
     CHECK(std::ssize(guesses) == std::min(most, pair_.block - 1));
     const std::vector<float> logits = naive_.logits(text_, std::ssize(guesses));
@@ -38,21 +31,10 @@ class WatchedBlocks final : public engine::Drafter {
     }
     return guesses;
   }
-  int64_t most_at_once() const override { return blocks_.most_at_once(); }
-  bool reads_rows() const override { return blocks_.reads_rows(); }
-  bool select(int32_t stream, const engine::TextPictures* pictures) override {
-    return blocks_.select(stream, pictures);
-  }
-  int64_t resume(std::span<const int32_t> prompt) override { return blocks_.resume(prompt); }
-  void evaluated(std::span<const int32_t> tokens, std::span<const float> rows) override {
-    blocks_.evaluated(tokens, rows);
-  }
 
  private:
-  engine::BlockDrafter blocks_;
   const DflashPair pair_;
   const tests::NaiveDflash naive_;
-  std::vector<int32_t> text_;
 };
 
 std::unique_ptr<engine::Speculator> watched_blocks(const engine::LoadedModel& model, const DflashPair& pair,
@@ -110,44 +92,16 @@ TEST_CASE("DFlash heads guess what they are defined to, and the answer is the on
 TEST_CASE("a DFlash head goes on wherever its text and its rows stop, rows that it never got being 0") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  const auto below = [&](int64_t end) { return static_cast<int64_t>(random() % static_cast<uint64_t>(end)); };
   const DflashPair pair;
   const engine::LoadedModel model = tests::open_with_dflash(pair.model(), pair.head(), make_cpu_executor, 2);
-  const int64_t width = model.program.values[model.program.hidden].width;
-  engine::BlockDrafter blocks(model);
-  std::vector<int32_t> text;
-  std::vector<float> rows;
-  for (int round = 0; round < 200; ++round) {
-    CAPTURE(round);
-    const int64_t same = text.empty() ? 0 : below(std::ssize(text));
-    const int32_t other = text.empty() ? 0 : (text[same] + 1) % 47;
-    text.resize(same);
-    text.push_back(other);
-    for (int64_t i = below(round % 2 ? 110 : 12); i > 0 && text.size() < 150; --i)
-      text.push_back(static_cast<int32_t>(below(47)));
-    const int64_t size = std::ssize(text), known = blocks.resume(text);
-    REQUIRE(known <= same);
-    int64_t position = known + (below(2) ? below(size - known) : 0);
-    rows.resize(known * width);
-    rows.resize(position * width);
-    while (rows.size() < static_cast<size_t>((size - 1) * width))
-      rows.push_back(static_cast<float>(below(2000) - 1000) / 1000);
-    while (position < size - 1) {
-      const int64_t end = position + 1 + below(size - 1 - position);
-      blocks.evaluated(std::span(text).first(end), std::span(rows).subspan(position * width, (end - position) * width));
-      position = end;
-    }
-    if (below(3) == 0) continue;
-    engine::BlockDrafter fresh(model);
-    fresh.select(1, nullptr);
-    fresh.evaluated(std::span(text).first(size - 1), rows);
-    for (engine::BlockDrafter* drafter : {&fresh, &blocks}) CHECK(drafter->prepare_draft(text) == 0);
-    const int64_t most = 1 + below(9);
-    const std::vector<int32_t> guesses = blocks.draft(most);
-    CHECK(std::ssize(guesses) == std::min({most, pair.block - 1, 160 - size}));
-    CHECK(guesses == fresh.draft(most));
-  }
+  using engine::BlockDrafter;
+  tests::check_any_stops<BlockDrafter>(model, seed, 47, 150,
+                                       [&](BlockDrafter& blocks, BlockDrafter& fresh, int64_t size, const auto& below) {
+                                         const int64_t most = 1 + below(9);
+                                         const std::vector<int32_t> guesses = blocks.draft(most);
+                                         CHECK(std::ssize(guesses) == std::min({most, pair.block - 1, 160 - size}));
+                                         CHECK(guesses == fresh.draft(most));
+                                       });
 }
 
 TEST_CASE("a DFlash head does not guess beyond its context, nor with images") {

@@ -8,8 +8,6 @@
 #include "support/recipes/draft_runs.h"
 #include "support/temporary_folder.h"
 
-#include <random>
-
 using namespace ridge;
 using kernels::cpu::make_cpu_executor;
 using tests::DraftModel;
@@ -127,40 +125,11 @@ TEST_CASE("draft heads guess what they compute in conversations that go back") {
 TEST_CASE("a draft head goes on wherever its text and its rows stop, rows that it never got being 0") {
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  const auto below = [&](int64_t end) { return static_cast<int64_t>(random() % static_cast<uint64_t>(end)); };
   const engine::LoadedModel model = tests::open_with_heads(DraftModel::attention().open(), make_cpu_executor, 2);
-  const int64_t width = model.program.values[model.program.hidden].width;
-  engine::HeadDrafter heads(model);
-  std::vector<int32_t> text;
-  std::vector<float> rows;
-  for (int round = 0; round < 200; ++round) {
-    CAPTURE(round);
-    const int64_t same = text.empty() ? 0 : below(std::ssize(text));
-    const int32_t other = text.empty() ? 0 : (text[same] + 1) % 48;
-    text.resize(same);
-    text.push_back(other);
-    for (int64_t i = below(round % 2 ? 110 : 12); i > 0 && text.size() < 140; --i)
-      text.push_back(static_cast<int32_t>(below(48)));
-    const int64_t size = std::ssize(text), known = heads.resume(text);
-    REQUIRE(known <= same);
-    int64_t position = known + (below(2) ? below(size - known) : 0);
-    rows.resize(known * width);
-    rows.resize(position * width);
-    while (rows.size() < static_cast<size_t>((size - 1) * width))
-      rows.push_back(static_cast<float>(below(2000) - 1000) / 1000);
-    while (position < size - 1) {
-      const int64_t end = position + 1 + below(size - 1 - position);
-      heads.evaluated(std::span(text).first(end), std::span(rows).subspan(position * width, (end - position) * width));
-      position = end;
-    }
-    if (below(3) == 0) continue;
-    engine::HeadDrafter fresh(model);
-    fresh.select(1, nullptr);
-    fresh.evaluated(std::span(text).first(size - 1), rows);
-    for (engine::HeadDrafter* drafter : {&fresh, &heads}) CHECK(drafter->prepare_draft(text) == 0);
-    CHECK(heads.draft(3) == fresh.draft(3));
-  }
+  using engine::HeadDrafter;
+  tests::check_any_stops<HeadDrafter>(
+      model, seed, 48, 140,
+      [](HeadDrafter& heads, HeadDrafter& fresh, int64_t, const auto&) { CHECK(heads.draft(3) == fresh.draft(3)); });
 }
 
 TEST_CASE("EAGLE-3 heads guess what they compute, from a text's second token on, and the answer is the one without") {

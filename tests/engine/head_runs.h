@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <random>
 #include <vector>
 
 namespace ridge::tests {
@@ -104,37 +105,89 @@ class HeadGuesses {
   std::vector<core::Program> heads_;
 };
 
-class WatchedHeads final : public engine::Drafter {
+// A drafter whose drafts a derived class compares with their definition.
+template <typename D>
+class WatchedDrafter : public engine::Drafter {
  public:
-  WatchedHeads(const engine::LoadedModel& model, MakeExecutor make) : heads_(model), expected_(model, make) {}
+  explicit WatchedDrafter(const engine::LoadedModel& model) : drafter_(model) {}
 
-  void begin(std::span<const int32_t> tokens) override { heads_.begin(tokens); }
+  void begin(std::span<const int32_t> tokens) override { drafter_.begin(tokens); }
   int prepare_draft(std::span<const int32_t> tokens) override {
     text_.assign(tokens.begin(), tokens.end());
-    return heads_.prepare_draft(tokens);
+    return drafter_.prepare_draft(tokens);
   }
+  int64_t most_at_once() const override { return drafter_.most_at_once(); }
+  bool reads_rows() const override { return drafter_.reads_rows(); }
+  bool select(int32_t stream, const engine::TextPictures* pictures) override {
+    pictures_ = pictures;
+    return drafter_.select(stream, pictures);
+  }
+  int64_t resume(std::span<const int32_t> prompt) override { return drafter_.resume(prompt); }
+  void evaluated(std::span<const int32_t> tokens, std::span<const float> rows) override {
+    drafter_.evaluated(tokens, rows);
+  }
+
+ protected:
+  D drafter_;
+  std::vector<int32_t> text_;
+  const engine::TextPictures* pictures_ = nullptr;
+};
+
+class WatchedHeads final : public WatchedDrafter<engine::HeadDrafter> {
+ public:
+  WatchedHeads(const engine::LoadedModel& model, MakeExecutor make) : WatchedDrafter(model), expected_(model, make) {}
+
   std::vector<int32_t> draft(int64_t most) override {
-    std::vector<int32_t> guesses = heads_.draft(most);
+    std::vector<int32_t> guesses = drafter_.draft(most);
     CAPTURE(text_.size());
     CHECK(guesses == expected_.behind(text_, most, pictures_));
     return guesses;
   }
-  bool reads_rows() const override { return heads_.reads_rows(); }
-  bool select(int32_t stream, const engine::TextPictures* pictures) override {
-    pictures_ = pictures;
-    return heads_.select(stream, pictures);
-  }
-  int64_t resume(std::span<const int32_t> prompt) override { return heads_.resume(prompt); }
-  void evaluated(std::span<const int32_t> tokens, std::span<const float> rows) override {
-    heads_.evaluated(tokens, rows);
-  }
 
  private:
-  engine::HeadDrafter heads_;
   const HeadGuesses expected_;
-  std::vector<int32_t> text_;
-  const engine::TextPictures* pictures_ = nullptr;
 };
+
+// Texts of at most `longest` tokens that go back and on at random, with rows that come in pieces; some never come, and
+// count as 0. `compare` gets the drafter and a new one that got the same rows, and a source of random numbers.
+template <typename D, typename Compare>
+void check_any_stops(const engine::LoadedModel& model, uint64_t seed, int32_t vocab, size_t longest,
+                     const Compare& compare) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](int64_t end) { return static_cast<int64_t>(random() % static_cast<uint64_t>(end)); };
+  const int64_t width = model.program.values[model.program.hidden].width;
+  D drafter(model);
+  std::vector<int32_t> text;
+  std::vector<float> rows;
+  for (int round = 0; round < 200; ++round) {
+    CAPTURE(round);
+    const int64_t same = text.empty() ? 0 : below(std::ssize(text));
+    const int32_t other = text.empty() ? 0 : (text[same] + 1) % vocab;
+    text.resize(same);
+    text.push_back(other);
+    for (int64_t i = below(round % 2 ? 110 : 12); i > 0 && text.size() < longest; --i)
+      text.push_back(static_cast<int32_t>(below(vocab)));
+    const int64_t size = std::ssize(text), known = drafter.resume(text);
+    REQUIRE(known <= same);
+    int64_t position = known + (below(2) ? below(size - known) : 0);
+    rows.resize(known * width);
+    rows.resize(position * width);
+    while (rows.size() < static_cast<size_t>((size - 1) * width))
+      rows.push_back(static_cast<float>(below(2000) - 1000) / 1000);
+    while (position < size - 1) {
+      const int64_t end = position + 1 + below(size - 1 - position);
+      drafter.evaluated(std::span(text).first(end),
+                        std::span(rows).subspan(position * width, (end - position) * width));
+      position = end;
+    }
+    if (below(3) == 0) continue;
+    D fresh(model);
+    fresh.select(1, nullptr);
+    fresh.evaluated(std::span(text).first(size - 1), rows);
+    for (D* each : {&fresh, &drafter}) CHECK(each->prepare_draft(text) == 0);
+    compare(drafter, fresh, size, below);
+  }
+}
 
 // They refer to the model, which must not move.
 inline void start(engine::LoadedModel& model, const MakeExecutor& make, int64_t streams = 1, int64_t context = 160) {

@@ -180,7 +180,7 @@ class AdapterRows : public NothingBeside {
   }
   __device__ __forceinline__ void wait_for_copies() const { BarrierAddress(places_ + kMaxSegments).wait(0); }
 
-  // Of [tokens][padded ranks of all segments]; 0 in the padding.
+  // `i` counts [tokens][padded ranks of all segments]. Returns 0 in the padding.
   __device__ __forceinline__ float load_scaled(int i) const {
     int t = 0;
     if (kTokens > 1 && i >= adapter_.padded_rank) i -= adapter_.padded_rank, t = 1;

@@ -78,7 +78,7 @@ struct ProductDesc {
   bool one_matrix = true;                       // of each part, for all tokens and slots
   bool residual = false;
 
-  // Of 16 rows of the result, or of 8 gates and 8 ups.
+  // A tile has 16 rows of the result, or 8 gates and 8 ups.
   int row_tiles() const {
     int64_t tiles = 0;
     for (int i = 0; i < (gated ? 1 : parts); ++i) tiles += gated ? (rows[i] + 7) / 8 : (rows[i] + 15) / 16;

@@ -61,7 +61,7 @@ class NaiveDflash {
     return y;
   }
   Row times(const std::string& name, const Row& x) const { return times(head_, name, x); }
-  // Of each `group`; 0: the row.
+  // Norms each `group` of elements alone; 0: the whole row.
   Row norm(Row x, const std::string& name, size_t group = 0) const {
     if (group == 0) group = x.size();
     for (size_t at = 0; at < x.size(); at += group) {

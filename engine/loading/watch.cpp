@@ -11,6 +11,9 @@ namespace ridge::engine {
 
 ProcessWatch::ProcessWatch(core::ProcessLinks links, const core::ProcessRank& me)
     : pulse(std::move(links.pulses), me.rank) {
+  for (const auto* of_kind : {&links.commands, &links.values})
+    for (const auto& link : *of_kind)
+      if (link) link->expect_reason(core::Pulse::kSilenceSeconds + 1); // the pulse has judged by then
   for (auto& link : links.commands) commands.push_back(std::move(link));
   host = core::make_process_communicator(std::move(links.values), me.rank, me.ranks,
                                          [this](const std::string& why) { pulse.fail(why); });

@@ -77,6 +77,26 @@ TEST_CASE("a failure is told to all ranks, with its reason, and to the communica
   CHECK_THROWS_WITH_AS(later[0]->check(), "rank 1: the card is gone", Error);
 }
 
+TEST_CASE("a connection that ends before its reason is known says the reason, and without one that the peer is gone") {
+  for (const bool told : {true, false}) {
+    Star star(2);
+    core::Connection& link = *star.at_zero[1];
+    if (told) link.expect_reason(kForever);
+    auto problem = std::async(std::launch::async, [&] {
+      try {
+        link.receive_value<int>();
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    });
+    star.at_others[1].reset();
+    if (!told) CHECK(problem.get() == "rank 1 is gone");
+    link.close("rank 2 hangs");
+    if (told) CHECK(problem.get() == "rank 2 hangs");
+  }
+}
+
 TEST_CASE("a reason to fail that the watched ranks find ends all") {
   Star star(2);
   Watcher zero(std::move(star.at_zero), 0), one(star.of(1), 1);

@@ -32,13 +32,18 @@ Connection::Connection(int socket, std::string peer) : socket_(socket), peer_(st
 Connection::~Connection() { ::close(socket_); }
 
 void Connection::close(const std::string& why) {
-  const std::scoped_lock lock(mutex_);
-  if (why_.empty()) why_ = why;
+  {
+    const std::scoped_lock lock(mutex_);
+    closed_ = true;
+    if (why_.empty()) why_ = why;
+  }
+  changed_.notify_all();
   ::shutdown(socket_, SHUT_RDWR);
 }
 
 void Connection::gone() const {
-  const std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, patience_, [&] { return closed_; });
   throw Error(why_.empty() ? fmt::format("{} is gone", peer_) : why_);
 }
 

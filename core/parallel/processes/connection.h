@@ -1,6 +1,8 @@
 // TCP between ranks. Received data is checked as if untrusted.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -18,6 +20,10 @@ class Connection {
   Connection(int socket, std::string peer);
   ~Connection();
   Connection(const Connection&) = delete;
+
+  // Someone else finds out why connections end, and calls close(why): before send and receive say that the peer is
+  // gone, they wait up to `seconds` for that reason.
+  void expect_reason(double seconds) { patience_ = std::chrono::duration<double>(seconds); }
 
   // Throw Error if the peer is gone.
   void send(std::span<const std::byte> bytes);
@@ -54,8 +60,11 @@ class Connection {
 
   const int socket_;
   const std::string peer_;
-  mutable std::mutex mutex_;
-  std::string why_; // it was closed
+  std::chrono::duration<double> patience_{0};
+  mutable std::mutex mutex_; // for the fields below
+  mutable std::condition_variable changed_;
+  bool closed_ = false;
+  std::string why_;
 };
 
 } // namespace ridge::core

@@ -65,6 +65,12 @@ std::span<std::byte> bytes_of(std::vector<T>& values) {
   return std::as_writable_bytes(std::span(values));
 }
 
+// Files are evicted by their times. The kernel sets the same for several files within a tick of some milliseconds.
+void touch(const std::string& path) {
+  std::error_code ignored;
+  fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
+}
+
 } // namespace
 
 // Followed by tokens (i32), state positions (i64), blocks, states (f32).
@@ -194,7 +200,6 @@ PrefixPart PrefixFiles::read(std::span<const int32_t> tokens, int64_t present, i
 }
 
 bool PrefixFiles::read_part(const Entry& known, const PrefixStore::MakeBlock& make_block, PrefixPart& part) {
-  std::error_code ignored;
   try {
     const Entry entry = read_entry(known.path); // another program may have replaced the file
     if (entry.tokens != known.tokens || entry.first != known.first || entry.states != known.states)
@@ -220,10 +225,10 @@ bool PrefixFiles::read_part(const Entry& known, const PrefixStore::MakeBlock& ma
       part.states.emplace(position, PrefixState(state, state.get()));
     }
     if (sum.value() != header.payload_checksum) throw_error("{}: is damaged", entry.path);
-    fs::last_write_time(entry.path, fs::file_time_type::clock::now(), ignored);
+    touch(entry.path);
     return true;
   } catch (const Error& error) {
-    if (fs::exists(known.path, ignored)) warn_(fmt::format("{}; skipped", error.what()));
+    if (std::error_code ignored; fs::exists(known.path, ignored)) warn_(fmt::format("{}; skipped", error.what()));
     return false; // else another program evicted it
   }
 }
@@ -303,7 +308,7 @@ void PrefixFiles::run() {
 bool PrefixFiles::write_file(const Entry& entry) {
   const PrefixPart& part = *entry.waiting;
   if (std::error_code ignored; entry.on_disk && fs::exists(entry.path, ignored)) {
-    fs::last_write_time(entry.path, fs::file_time_type::clock::now(), ignored);
+    touch(entry.path);
     return true;
   }
   core::Hash index, payload;
@@ -339,6 +344,7 @@ bool PrefixFiles::write_file(const Entry& entry) {
   file.write(std::as_bytes(std::span(entry.states)));
   for (const auto piece : pieces) file.write(piece);
   file.publish(); // no fsync: checksums detect damage
+  touch(entry.path);
   return true;
 }
 

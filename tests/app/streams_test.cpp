@@ -112,8 +112,8 @@ TEST_CASE("a reader that has seen enough ends a command without a word, and one 
   REQUIRE(::pipe(ends) == 0);
   ::close(ends[0]);
   const auto into_pipe = [&](const std::string& kind) {
-    return run({"env", "--" + kind + "-signal=PIPE", "bash", "-c", "exec \"$0\" manual >&" + std::to_string(ends[1]),
-                RIDGE_BINARY});
+    return run({"env", "--" + kind + "-signal=PIPE", "LC_ALL=C", "bash", "-c",
+                "exec \"$0\" manual >&" + std::to_string(ends[1]), RIDGE_BINARY});
   };
   const Result usual = into_pipe("default");
   CHECK(usual.status == 128 + SIGPIPE);

@@ -16,7 +16,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace ridge::engine {
@@ -376,8 +379,14 @@ double measure_read_bandwidth(const LoadedModel& model) {
 }
 
 double measure_read_bandwidth(Device device, int threads) {
-  return device == Device::cuda ? kernels::cuda::measure_read_bandwidth()
-                                : kernels::cpu::measure_read_bandwidth(threads);
+  static std::mutex mutex;
+  static std::map<std::pair<Device, int>, double> measured; // once in a process
+  const std::scoped_lock lock(mutex);
+  double& bytes_per_second = measured[{device, threads}];
+  if (bytes_per_second == 0)
+    bytes_per_second = device == Device::cuda ? kernels::cuda::measure_read_bandwidth()
+                                              : kernels::cpu::measure_read_bandwidth(threads);
+  return bytes_per_second;
 }
 
 } // namespace ridge::engine

@@ -77,23 +77,13 @@ class AdapterRows : public NothingBeside {
       }
   }
 
-  __device__ __forceinline__ void finish() {
-#pragma unroll
-    for (int t = 0; t < kTokens; ++t)
-#pragma unroll
-      for (int r = 0; r < kMaxAdapterRows; ++r) {
-        if (r >= count_) continue;
-        const float sum = warp_sum(sum_[t][r]);
-        if (threadIdx.x % kWarp == 0) sums_[(t * kMaxAdapterRows + r) * kMatvecWarps + threadIdx.x / kWarp] = sum;
-      }
-  }
+  __device__ __forceinline__ void finish() { store_warp_sums(sums_, sum_, count_); }
 
   // After a barrier: one warp per value.
   __device__ __forceinline__ void publish() const {
     if (count_ <= 0 || !is_publisher()) return;
-    const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-    const float sum = warp_sum(lane < kMatvecWarps ? sums_[warp * kMatvecWarps + lane] : 0);
-    if (lane > 0) return;
+    const float sum = add_warp_sums(sums_);
+    if (threadIdx.x % kWarp > 0) return;
     const auto [s, r] = row_of_a(first_row_ + my_row());
     const AdapterSegment& segment = adapter_.segment[s];
     store_latest(segment.sums + my_token() * segment.rank + r, scale_ == 0 ? 0 : scale_ * sum); // 0 * infinity: NaN

@@ -2,7 +2,8 @@
 // (adapter_rows.cuh). multiply_rows calls these in order.
 #pragma once
 
-#include <cuda_runtime.h>
+#include "kernels/cuda/products/cuts.h"
+#include "kernels/cuda/runtime/ptx.cuh"
 
 namespace ridge::kernels::cuda {
 
@@ -20,5 +21,20 @@ struct NothingBeside {
   __device__ __forceinline__ void approach_end(int /*chunks_left*/) {}
   __device__ __forceinline__ void gather() {} // before the epilogue's barrier
 };
+
+// A block adds up [tokens][rows] products: each warp its threads' sums, then, after a barrier, warp i those of place i.
+template <int kTokens, int kRows>
+__device__ __forceinline__ void store_warp_sums(float* sums, const float (&of_thread)[kTokens][kRows], int rows) {
+#pragma unroll
+  for (int i = 0; i < kTokens * kRows; ++i) {
+    if (i % kRows >= rows) continue;
+    const float sum = warp_sum(of_thread[i / kRows][i % kRows]);
+    if (threadIdx.x % kWarp == 0) sums[i * kMatvecWarps + threadIdx.x / kWarp] = sum;
+  }
+}
+__device__ __forceinline__ float add_warp_sums(const float* sums) {
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  return warp_sum(lane < kMatvecWarps ? sums[warp * kMatvecWarps + lane] : 0);
+}
 
 } // namespace ridge::kernels::cuda

@@ -68,23 +68,15 @@ class RouterScores : public NothingBeside {
       }
   }
 
-  __device__ __forceinline__ void finish() {
-#pragma unroll
-    for (int t = 0; t < kTokens; ++t)
-#pragma unroll
-      for (int r = 0; r < kMaxRouterRows; ++r) {
-        if (r >= count_) continue;
-        const float sum = warp_sum(sum_[t][r]);
-        if (threadIdx.x % kWarp == 0) sums_[(t * kMaxRouterRows + r) * kMatvecWarps + threadIdx.x / kWarp] = sum;
-      }
-  }
+  __device__ __forceinline__ void finish() { store_warp_sums(sums_, sum_, count_); }
 
   // After a barrier: one warp per score.
   __device__ __forceinline__ void publish() const {
-    const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, t = warp / kMaxRouterRows;
+    const int t = threadIdx.x / kWarp / kMaxRouterRows;
     if (t >= min(kTokens, args_.tokens) || my_row() >= count_) return;
-    const float score = warp_sum(lane < kMatvecWarps ? sums_[warp * kMatvecWarps + lane] : 0) + constant_;
-    if (lane == 0) store_latest(router_.route.scores + t * router_.route.experts + first_row_ + my_row(), score);
+    const float score = add_warp_sums(sums_) + constant_;
+    if (threadIdx.x % kWarp == 0)
+      store_latest(router_.route.scores + t * router_.route.experts + first_row_ + my_row(), score);
   }
 
  private:

@@ -33,6 +33,9 @@ core::Program build(const gguf::File& file, Ending ending, std::optional<int64_t
   if (is_adapter(file))
     throw_error("{}: this is an adapter for a {} model; give the model with -m and this file with --lora", file.path(),
                 core::printable(name));
+  if (name == "clip")
+    throw_error("{}: this is an encoder of images or audio; give the model with -m and this file with --mmproj",
+                file.path());
   const Architecture* architecture = find_architecture(name);
   if (!architecture) {
     std::vector<std::string> known;
@@ -65,6 +68,7 @@ core::Program build_dflash_head(const gguf::File& head, const gguf::File& model)
 }
 
 int64_t draft_heads(const gguf::File& file) {
+  if (!find_architecture(file.get_string("general.architecture", ""))) return 0;
   const Hparams hparams(file);
   int64_t il = hparams.layers();
   const auto has_head = [&] {

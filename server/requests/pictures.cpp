@@ -77,6 +77,8 @@ std::string RequestPictures::add(std::string_view file, const std::string& place
 }
 
 void RequestPictures::check_address(const engine::GivenPicture& picture) const {
+  if (picture.url.empty())
+    throw_invalid(picture.place, "{}: no image: expected data:image/png;base64,…", picture.place);
   if (!service_.picture_fetch())
     throw_invalid(
         picture.place,

@@ -121,4 +121,6 @@ TEST_CASE("an unknown architecture is refused by name") {
         std::string::npos);
   image.metadata.set("general.architecture", "qwen3-moe");
   CHECK(image.refusal().find("(closest supported: 'qwen3moe')") != std::string::npos);
+  image.metadata.set("general.architecture", "clip");
+  CHECK(image.refusal().find("give the model with -m and this file with --mmproj") != std::string::npos);
 }

@@ -115,6 +115,7 @@ TEST_CASE("what is no picture, and addresses, are refused by their place") {
   };
   const std::string place = "messages[0].content[0].image_url.url: ";
   CHECK(refusal("https://example.org/cat.png").starts_with(place + "this server does not download images"));
+  CHECK(refusal("") == place + "no image: expected data:image/png;base64,…");
   CHECK(refusal("data:image/png;base64,!!!!") == place + "expected base64");
   CHECK(refusal(url_of(base64("no image"))).starts_with(place + "not a supported image"));
   CHECK(refusal(url_of(base64("P6 60000 60000 255\n"))).starts_with(place + "is 60000 × 60000 pixels"));

@@ -56,11 +56,24 @@ void read_mistral(Builder& b, AttentionSpec& attention) {
   if (scale != 0) attention.position_scale = {static_cast<float>(scale), b.hparams().original_context()};
 }
 
-// Matrices for images, which are not supported.
-void skip_pictures(Builder& b, AttentionSpec&) {
+// Matrices of CogVLM's texts and images, also of the ends of images.
+constexpr std::pair<std::string_view, std::string_view> kCogVlmTwins[] = {{"attn_qkv", "vis_attn_qkv"},
+                                                                          {"attn_output", "vis_attn_output"},
+                                                                          {"ffn_gate", "vis_gate"},
+                                                                          {"ffn_down", "vis_down"},
+                                                                          {"ffn_up", "vis_up"}};
+
+std::string cogvlm_twin(const std::string& tensor) {
+  const size_t name = tensor.rfind('.') + 1; // of "blk.0.attn_qkv"
+  for (const auto& [of_text, of_pictures] : kCogVlmTwins)
+    if (std::string_view(tensor).substr(name) == of_text) return tensor.substr(0, name).append(of_pictures);
+  return "";
+}
+
+void read_cogvlm(Builder& b, AttentionSpec&) {
+  if (b.takes_pictures()) return b.take_matrices_of_pictures(cogvlm_twin);
   for (int64_t il = 0; il < b.hparams().layers(); ++il)
-    for (const char* of_pictures : {"attn_qkv", "attn_output", "gate", "down", "up"})
-      b.skip(fmt::format("blk.{}.vis_{}.weight", il, of_pictures));
+    for (const auto& twins : kCogVlmTwins) b.skip(fmt::format("blk.{}.{}.weight", il, twins.second));
 }
 
 void skip_norm_biases(Builder& b, AttentionSpec&) {
@@ -157,7 +170,7 @@ constexpr auto kKinds = std::to_array<Kind>({
     {.name = "paddleocr", .attention = kInOrder},
     {.name = "pangu-embedded", .attention = kNoFactors},
     {.name = "eurobert", .attention = kNoFactors, .read = read_causal, .embeds = true},
-    {.name = "cogvlm", .attention = kCogVlm, .read = skip_pictures, .unused_tensor = "rope_freqs.weight"},
+    {.name = "cogvlm", .attention = kCogVlm, .read = read_cogvlm, .unused_tensor = "rope_freqs.weight"},
     // Files state windows that these models do not use.
     {.name = "phi3", .attention = {.rope = Rope::split, .window = 0}},
     {.name = "phimoe", .attention = {.rope = Rope::split, .window = 0}, .experts = kSoftmax, .norm_biases = true},

@@ -280,6 +280,8 @@ ValueId Builder::unit_norm(ValueId x, const std::string& name, int64_t group) {
 }
 
 ValueId Builder::linear(ValueId x, const std::string& tensor, int64_t rows, bool bias) {
+  if (const std::string twin = twin_ ? twin_(tensor) : ""; !twin.empty())
+    return linear_of_twins(x, tensor, twin, {"", rows, 0, rows});
   std::vector<WeightId> weights = {weight(tensor + ".weight", width_of(x), rows)};
   x = in_order_of(weights[0], x);
   const bool scaled = has(tensor + ".scale") && !used_tensors_.contains(tensor + ".scale");
@@ -305,6 +307,7 @@ ValueId Builder::scaled(ValueId x, const std::string& name, double factor) {
 
 ValueId Builder::linear_of(ValueId x, const std::string& tensor, const RowSlice& rows, const std::string& own_bias,
                            bool with_bias) {
+  if (const std::string twin = twin_ ? twin_(tensor) : ""; !twin.empty()) return linear_of_twins(x, tensor, twin, rows);
   std::vector<WeightId> weights = {slice(tensor + ".weight", width_of(x), rows)};
   if (const std::string bias = tensor + ".bias"; with_bias && has(bias)) {
     core::Weight part = tensor_weight(bias, rows.tensor_rows, 1, 1);

@@ -55,6 +55,9 @@ class Builder {
   // zeros for other tokens.
   bool takes_pictures() const { return program_.has_token_coordinates; }
   core::ValueId input_row_slice(int64_t slice, const std::string& name);
+  // From here on, tokens with rows use the matrix `named` (if not empty) in place of the one they would share.
+  using Twin = std::function<std::string(const std::string& tensor)>;
+  void take_matrices_of_pictures(Twin named) { twin_ = std::move(named); }
   core::ValueId embed_positions();                                                      // position_embd.weight
   core::ValueId rms_norm(core::ValueId x, const std::string& tensor, double scale = 1); // scales the weights
   core::ValueId unit_norm(core::ValueId x, const std::string& name, int64_t group);     // no weights
@@ -170,6 +173,12 @@ class Builder {
   int64_t width_of(core::ValueId id) const { return program_.values[id].width; }
 
  private:
+  struct Medium { // of rows
+    core::ValueId is_text, is_picture, ids;
+  };
+  Medium medium_of(core::ValueId x);
+  core::ValueId linear_of_twins(core::ValueId x, const std::string& tensor, const std::string& twin,
+                                const RowSlice& rows);
   core::ValueId final_norm(core::ValueId x, const std::string& tensor, double scale);
   void output_matrix(core::ValueId x, bool bias);
   // `gathers`: only tokens with wanted logits go through the feed-forward part.
@@ -228,6 +237,8 @@ class Builder {
   };
   std::map<core::WeightId, InputOrder> order_of_weight_;
   std::map<std::string, core::Weight> divided_; // planar ones, of which Programs use parts
+  Twin twin_;
+  std::map<std::pair<int32_t, bool>, Medium> media_; // by layer, and whether gathered
 };
 
 } // namespace ridge::models

@@ -39,6 +39,7 @@ struct LayerSpec {
   std::vector<int32_t> head_order = {};           // permutes q and k heads before rope
   double scale = 0;                               // 0: 1 / sqrt(head width)
   bool ends_normed = true;                        // post_ln directly follows the layers
+  bool norms_results = false;                     // ln1 and ln2 norm what blocks add, not what they read
   int64_t window = 0;                             // tokens per block, for layers that attend within blocks
   std::function<bool(int64_t il)> in_blocks = {}; // layers that do; empty: none
 };

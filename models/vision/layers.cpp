@@ -133,12 +133,14 @@ ValueId Builder::ffn(ValueId x, int64_t il, const LayerSpec& spec) {
 ValueId Builder::layer(ValueId x, int64_t il, const LayerSpec& spec) {
   layer_ = static_cast<int32_t>(il);
   const std::string blk = own(fmt::format("blk.{}.", il));
-  const auto finished = [&](ValueId part, const std::string& post_norm, const std::string& scale) {
+  const auto input = [&](const char* ln) { return spec.norms_results ? x : norm(x, blk + ln, spec.norm); };
+  const auto finished = [&](ValueId part, const char* ln, const char* post_norm, const std::string& scale) {
+    if (spec.norms_results) part = norm(part, blk + ln, spec.norm);
     if (has(blk + post_norm + ".weight")) part = norm(part, blk + post_norm, spec.norm);
     return has(blk + scale + ".weight") ? times(part, blk + scale + ".weight") : part;
   };
-  x = add(x, finished(attention(norm(x, blk + "ln1", spec.norm), il, spec), "attn_post_norm", "ls1"), blk + "attn_add");
-  x = add(x, finished(ffn(norm(x, blk + "ln2", spec.norm), il, spec), "ffn_post_norm", "ls2"), blk + "ffn_add");
+  x = add(x, finished(attention(input("ln1"), il, spec), "ln1", "attn_post_norm", "ls1"), blk + "attn_add");
+  x = add(x, finished(ffn(input("ln2"), il, spec), "ln2", "ffn_post_norm", "ls2"), blk + "ffn_add");
   if (const std::string scale = blk + "out_scale.weight"; has(scale))
     x = activate(x, blk + "out_scale", {core::Activation::identity, values(scale, 1)[0]});
   layer_ = -1;

@@ -104,7 +104,7 @@ struct LogitsCommand {
       placed.append(std::span(text.tokens).subspan(at, end - at), at, 0, &text.pictures);
       for (int64_t i = at; i < end; ++i)
         if (!text.pictures.at(i)) placed.outputs.push_back(static_cast<int32_t>(i - at));
-      loaded.executor->forward(placed.batch(loaded.program));
+      loaded.executor->forward(placed.batch(loaded.program, loaded.executor.get()));
       for (int64_t i = 0; i < std::ssize(placed.outputs); ++i) npy.append(loaded.executor->logits(i));
     }
     loaded.file.check();

@@ -216,6 +216,7 @@ PictureReader::Sized& PictureReader::sized_for(const Size& size) {
       const bool known = last && number < last->executors.size();
       sized->executors.push_back(executor_of(stage, known ? last->executors[number].get() : nullptr));
     }
+    kernels::cuda::expect_sending(*sized->executors.back());
     sized->input = sized->executors[0]->make_input(std::ssize(first_input(*sized)));
     last = std::move(sized);
   }
@@ -276,12 +277,12 @@ std::vector<float> PictureReader::input_of(Sized& sized, size_t stage) {
   return chosen_rows(rows_of(executor, before), before.width(), from, [&](int32_t) { return std::span(zeros); });
 }
 
-std::shared_ptr<const float> PictureReader::encode_square(Sized& sized, const models::vision::Tile& square) {
+PictureReader::Rows PictureReader::encode_square(Sized& sized, const models::vision::Tile& square) {
   take_patches(sized, square);
   return run(sized);
 }
 
-std::shared_ptr<const float> PictureReader::run(Sized& sized) {
+PictureReader::Rows PictureReader::run(Sized& sized) {
   const std::vector<models::vision::Stage>& stages = sized.encoder.stages;
   const double start = core::seconds_now();
   sized.executors[0]->forward(StageBatch(stages[0], first_input(sized)).batch());
@@ -289,7 +290,10 @@ std::shared_ptr<const float> PictureReader::run(Sized& sized) {
     const std::vector<float> input = input_of(sized, i);
     sized.executors[i]->forward(StageBatch(stages[i], input).batch());
   }
-  std::shared_ptr<const float> rows = sized.executors.back()->copy_result_rows(stages.back().rows());
+  core::Executor& last = *sized.executors.back();
+  const kernels::cuda::SentResult sent = kernels::cuda::send_result_rows(last, stages.back().rows());
+  Rows rows = {sent.rows, sent.arrive, sent.finite};
+  if (!rows.memory) rows = {last.copy_result_rows(stages.back().rows())};
   work_.seconds += core::seconds_now() - start;
   for (const models::vision::Stage& stage : stages)
     work_.flops += core::program_cost(stage.program, {.tokens = stage.rows(), .outputs = stage.rows()}).flops;
@@ -297,14 +301,16 @@ std::shared_ptr<const float> PictureReader::run(Sized& sized) {
   return rows;
 }
 
-std::shared_ptr<const float> PictureReader::encode_squares(Sized& sized, const media::Picture& tile) {
+PictureReader::Rows PictureReader::encode_squares(Sized& sized, const media::Picture& tile) {
   const models::vision::Encoder& encoder = sized.encoder;
   const int64_t width = tile.width / encoder.squares, floats = encoder.stages.back().rows() * encoder.width();
   const auto all = std::make_shared_for_overwrite<float[]>(encoder.squares * floats);
-  for (int64_t i = 0; i < encoder.squares; ++i)
-    std::copy_n(encode_square(sized, media::crop(tile, i * width, 0, width, tile.height)).get(), floats,
-                all.get() + i * floats);
-  return {all, all.get()};
+  for (int64_t i = 0; i < encoder.squares; ++i) {
+    const Rows rows = encode_square(sized, media::crop(tile, i * width, 0, width, tile.height));
+    if (rows.arrive) rows.arrive();
+    std::copy_n(rows.memory.get(), floats, all.get() + i * floats);
+  }
+  return {{all, all.get()}};
 }
 
 EncodedTile PictureReader::encode(const models::vision::Tile& tile) {
@@ -313,10 +319,9 @@ EncodedTile PictureReader::encode(const models::vision::Tile& tile) {
                    tile.levels.empty() ? std::as_bytes(std::span(tile.rgb)) : std::as_bytes(std::span(tile.levels)));
   });
   Sized& sized = sized_for({models::vision::Media::picture, tile.width, tile.height});
-  EncodedTile encoded;
+  EncodedTile encoded =
+      finish(sized.encoder.squares > 1 ? encode_squares(sized, tile) : encode_square(sized, tile), sized);
   encoded.sees_ahead = encoders_.for_pictures().sees_ahead(sized.encoder.width());
-  encoded.rows = sized.encoder.squares > 1 ? encode_squares(sized, tile) : encode_square(sized, tile);
-  finish(encoded, sized);
   encoded.hash = hash.get();
   return encoded;
 }
@@ -328,31 +333,37 @@ EncodedTile PictureReader::encode(const models::sound::Frames& frames) {
   const std::vector<float> zeros(width);
   std::ranges::copy(chosen_rows(frames.values, width, first.from, [&](int32_t) { return std::span(zeros); }),
                     first_input(sized).begin());
-  EncodedTile encoded;
-  encoded.rows = run(sized);
-  finish(encoded, sized);
+  EncodedTile encoded = finish(run(sized), sized);
   encoded.hash = hash_of(key_, fmt::format(" sound {} ", frames.count), std::as_bytes(std::span(frames.values)));
   return encoded;
 }
 
-void PictureReader::finish(EncodedTile& encoded, const Sized& sized) const {
+EncodedTile PictureReader::finish(const Rows& rows, const Sized& sized) const {
   const models::vision::Encoder& encoder = sized.encoder;
+  EncodedTile encoded;
+  encoded.rows = rows.memory;
+  encoded.arrive = rows.arrive;
   encoded.width = encoder.width();
   encoded.tokens = std::ssize(encoder.tokens);
   encoded.columns = encoder.columns;
   encoded.lines = encoder.lines;
   encoded.framed = encoder.framed;
   const int64_t encoded_rows = encoder.squares * encoder.stages.back().rows();
+  bool finite = rows.finite;
   if (!is_in_order(encoder.tokens, encoded_rows)) {
+    encoded.wait_for_rows();
+    finite = false; // rows of the file are among them
     const auto chosen = std::make_shared<const std::vector<float>>(chosen_rows(
         {encoded.rows.get(), static_cast<size_t>(encoded_rows * encoded.width)}, encoded.width, encoder.tokens,
         [&](int32_t row) { return std::span(encoder.further).subspan(row * encoded.width, encoded.width); }));
     encoded.rows = {chosen, chosen->data()};
+    encoded.arrive = {};
   }
-  if (!all_finite(encoded.all_rows(), options_.threads))
+  if (!finite && !all_finite(encoded.all_rows(), options_.threads))
     throw_error("{}: produced NaN or infinite values for {}: the file is damaged", file_.path(),
                 sized.size.media == models::vision::Media::picture ? "an image" : "audio");
   file_.check();
+  return encoded;
 }
 
 std::vector<PictureReader::Piece> PictureReader::read(const media::Picture& picture) {

@@ -103,13 +103,18 @@ class PictureReader {
   };
   Sized& sized_for(const Size& size);
   std::unique_ptr<core::Executor> executor_of(const models::vision::Stage& stage, const core::Executor* weights_of);
+  struct Rows {
+    std::shared_ptr<const float> memory;
+    std::function<void()> arrive = {}; // as EncodedTile's
+    bool finite = false;               // known to be
+  };
   EncodedTile encode(const models::vision::Tile& tile);
   EncodedTile encode(const models::sound::Frames& frames);
-  void finish(EncodedTile& encoded, const Sized& sized) const;
-  std::shared_ptr<const float> run(Sized& sized);
+  EncodedTile finish(const Rows& rows, const Sized& sized) const;
+  Rows run(Sized& sized);
   static std::vector<float> input_of(Sized& sized, size_t stage);
-  std::shared_ptr<const float> encode_square(Sized& sized, const models::vision::Tile& square);
-  std::shared_ptr<const float> encode_squares(Sized& sized, const media::Picture& tile);
+  Rows encode_square(Sized& sized, const models::vision::Tile& square);
+  Rows encode_squares(Sized& sized, const media::Picture& tile);
   static std::span<float> first_input(const Sized& sized);
   void take_patches(Sized& sized, const models::vision::Tile& tile) const;
 

@@ -1,6 +1,7 @@
 #include "engine/pictures/text_pictures.h"
 
 #include "core/random.h"
+#include "kernels/cuda/executor/executor.h"
 
 #include <algorithm>
 
@@ -65,7 +66,9 @@ void PlacedBatch::append(std::span<const int32_t> part, int64_t first, int32_t s
   streams.insert(streams.end(), part.size(), stream);
 }
 
-core::Batch PlacedBatch::batch(const core::Program& program) {
+core::Batch PlacedBatch::batch(const core::Program& program, const core::Executor* reader) {
+  const bool waits = !reader || !kernels::cuda::reads_sent_rows(*reader);
+  const EncodedTile* last = nullptr;
   rows_.clear();
   axes_.clear();
   block_ends_.clear();
@@ -83,10 +86,16 @@ core::Batch PlacedBatch::batch(const core::Program& program) {
       if (!place) continue;
       const EncodedTile& tile = *place->tile;
       const float* row = tile.rows.get() + (token - place->first) * tile.width;
+      if (&tile != last) { // rows of several tiles are read here
+        if (last) last->wait_for_rows();
+        if (last || waits) tile.wait_for_rows();
+        last = &tile;
+      }
       tokens[part.begin + i] = -1 - static_cast<int32_t>(rows.size() / width);
       if (rows.empty() || (rows_.empty() && row == rows.data() + rows.size())) {
         rows = {rows.empty() ? row : rows.data(), rows.size() + width};
       } else {
+        tile.wait_for_rows();
         if (rows_.empty()) rows_.assign(rows.begin(), rows.end());
         rows_.insert(rows_.end(), row, row + width);
         rows = rows_;

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -19,8 +20,15 @@ struct EncodedTile {
   bool framed = false;            // one token precedes the grid and one follows it
   bool sees_ahead = false;        // bidirectional attention
   uint64_t hash = 0;
+  std::function<void()> arrive = {}; // waits until the host may read the rows
 
-  std::span<const float> all_rows() const { return {rows.get(), static_cast<size_t>(tokens * width)}; }
+  void wait_for_rows() const {
+    if (arrive) arrive();
+  }
+  std::span<const float> all_rows() const {
+    wait_for_rows();
+    return {rows.get(), static_cast<size_t>(tokens * width)};
+  }
 
   int32_t id(int64_t token) const;
 };
@@ -56,8 +64,9 @@ struct PlacedBatch {
 
   // `first` is the part's index in its text, and its first position. `pictures` may be null.
   void append(std::span<const int32_t> part, int64_t first, int32_t stream, const TextPictures* pictures);
-  // Valid until the next append(). A program whose rows are shorter than the pictures' takes their beginnings.
-  core::Batch batch(const core::Program& program);
+  // Valid until the next append(). A program whose rows are shorter than the pictures' takes their beginnings. Without
+  // a `reader` the host can read the rows.
+  core::Batch batch(const core::Program& program, const core::Executor* reader = nullptr);
 
  private:
   struct Part {

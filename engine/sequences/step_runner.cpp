@@ -33,7 +33,7 @@ void StepRunner::evaluate(std::span<const Piece> pieces) {
   chained_ = can_chain(pieces[0]);
   const std::vector<const core::Sampler*> samplers = samplers_of(pieces);
   const double start = clock_(), bytes = planner_.bytes_of(pieces);
-  executor_.submit(batch.batch(program_),
+  executor_.submit(batch.batch(program_, &executor_),
                    {.samplers = samplers, .chain = chained_ ? core::Chain::begin : core::Chain::none});
   const std::span<const int32_t> chosen = executor_.wait();
   const double seconds = clock_() - start;

@@ -64,6 +64,12 @@ std::vector<ProductWays> product_ways(core::Executor&, const core::Batch&) {
   throw Error("CUDA: " + device_info().problem);
 }
 
+void expect_sending(core::Executor&) {}
+
+SentResult send_result_rows(core::Executor&, int64_t) { return {}; }
+
+bool reads_sent_rows(const core::Executor&) { return false; }
+
 void force_way(core::Executor&, const std::string&, const std::string&) {
   throw Error("CUDA: " + device_info().problem);
 }

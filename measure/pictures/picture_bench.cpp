@@ -140,7 +140,7 @@ class PictureBench {
       engine::PlacedBatch batch;
       batch.append(std::span(text_).subspan(at, end - at), at, 0, &pictures_);
       if (end == count) batch.outputs.push_back(static_cast<int32_t>(count - 1 - at));
-      model_.executor->forward(batch.batch(model_.program));
+      model_.executor->forward(batch.batch(model_.program, model_.executor.get()));
     }
     model_.executor->logits(0);
   }

@@ -113,7 +113,7 @@ PinnedBlocks::Block PinnedBlocks::take() {
 
 void PinnedBlocks::give_back(Block block) {
   const std::scoped_lock lock(mutex_);
-  if (std::ssize(ready_) < expected_) ready_.push_back(std::move(block));
+  if (std::ssize(ready_) <= expected_) ready_.push_back(std::move(block)); // one more, as locking is slow
 }
 
 void PinnedBlocks::expect(int64_t count) {

@@ -1,5 +1,6 @@
 #include "kernels/cuda/executor/batch_memory.h"
 
+#include "kernels/cuda/cache/sent_rows.h"
 #include "kernels/cuda/plan/memory_plan.h"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ void BatchMemory::set_adapters(int32_t stream, std::span<const core::AdapterUse>
   RIDGE_CUDA(cudaStreamSynchronize(on)); // the caller may free its memory
 }
 
-void BatchMemory::load(const core::Batch& batch, cudaStream_t stream) {
+void BatchMemory::load(const core::Batch& batch, int device, cudaStream_t stream) {
   std::ranges::copy(batch.tokens, host_.tokens);
   std::ranges::copy(batch.positions, host_.positions);
   if (batch.streams.empty())
@@ -41,7 +42,7 @@ void BatchMemory::load(const core::Batch& batch, cudaStream_t stream) {
   std::ranges::copy(batch.outputs, host_.outputs);
   RIDGE_CUDA(cudaMemcpyAsync(memory_.as(), pinned_.as(), memory_.bytes(), cudaMemcpyHostToDevice, stream));
   if (!batch.rows.empty())
-    RIDGE_CUDA(cudaMemcpyAsync(rows_.as(), batch.rows.data(), batch.rows.size_bytes(), cudaMemcpyHostToDevice, stream));
+    copy_given_rows(batch.rows.data(), batch.rows.size_bytes(), rows_.as<float>(), device, stream);
   if (places_.bytes() > 0) load_places(batch, stream);
 }
 
@@ -76,14 +77,14 @@ void BatchMemory::load_places(const core::Batch& batch, cudaStream_t stream) {
   placed_ = std::max(placed_, tokens);
 }
 
-void BatchMemory::load_following(core::Batch batch, cudaStream_t stream) {
+void BatchMemory::load_following(core::Batch batch, int device, cudaStream_t stream) {
   if (std::ranges::any_of(last_shift_, [](int32_t shift) { return shift != 0; })) {
     axes_.clear();
     for (const int32_t position : batch.positions)
       for (const int32_t shift : last_shift_) axes_.push_back(position + shift);
     batch.axes = axes_;
   }
-  load(batch, stream);
+  load(batch, device, stream);
 }
 
 void BatchMemory::follow(int64_t last, cudaStream_t stream) {

@@ -19,9 +19,9 @@ class BatchMemory {
   BatchMemory(const core::Program& program, const core::ExecutorConfig& config);
 
   // The previous batch's copy must have ended.
-  void load(const core::Batch& batch, cudaStream_t stream);
+  void load(const core::Batch& batch, int device, cudaStream_t stream);
   // For tokens whose places follow the last output's.
-  void load_following(core::Batch batch, cudaStream_t stream);
+  void load_following(core::Batch batch, int device, cudaStream_t stream);
   // Places the first token behind token `last`, when kernels write its token and position.
   void follow(int64_t last, cudaStream_t stream);
 

@@ -65,7 +65,8 @@ void Executor::begin_chain(const core::Sampler& sampler, const core::Batch& batc
   decoded_[0].count = 0;
   decoded_steps_ = 1;
   read_steps_ = 0;
-  batch_.load_following({{&token, 1}, {&before, 1}, {&decoding_stream_, 1}, {&output, 1}}, context_.stream());
+  batch_.load_following({{&token, 1}, {&before, 1}, {&decoding_stream_, 1}, {&output, 1}}, context_.device(),
+                        context_.stream());
   launch_sample(context_.launch(), decoding_.args(0, 1, 1));
   decoding_.record_choice(position, context_.stream());
 }
@@ -100,7 +101,7 @@ void Executor::decode_known(const core::Batch& batch, int64_t guesses) {
     throw std::logic_error("CUDA: drafts without a preceding token, or too many");
   core::check_batch(program_, config_, batch);
   positions_.advance(batch);
-  batch_.load_following(batch, context_.stream());
+  batch_.load_following(batch, context_.device(), context_.stream());
   PlanShape shape = shape_of(batch);
   shape.sample = true;
   guessed_ = guesses > 0;
@@ -119,7 +120,7 @@ std::vector<int32_t> Executor::continue_greedily(const core::Batch& batch, core:
   positions_.advance(batch);
   hidden_is_decoded_ = result_read_ = hidden_read_ = false;
   start_loop(greedy, static_cast<int32_t>(end));
-  batch_.load(batch, context_.stream());
+  batch_.load(batch, context_.device(), context_.stream());
   load_input(batch.input);
   PlanShape shape = shape_of(batch);
   shape.sample = true;
@@ -170,7 +171,7 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
     greedy.temp = 0;
     start_loop(core::Sampler(greedy, program_.choices()), static_cast<int32_t>(position) + 1);
   }
-  batch_.load(batch, context_.stream());
+  batch_.load(batch, context_.device(), context_.stream());
   for (int i = 0; i < 3; ++i) run(shape);
   const std::vector<TimedEvent> events(repetitions + 1);
   events[0].record(context_.stream());

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/units.h"
+#include "kernels/cuda/encode/encode_kernels.h"
 #include "kernels/cuda/executor/device_limits.h"
 #include "kernels/cuda/ops/rows/take_rows.h"
 #include "kernels/cuda/plan/expert_groups.h"
@@ -117,7 +118,7 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
                    adapted_ ? launcher_.attention_fits(*adapted_) : std::vector<AttentionFit>{}},
       positions_(program_, config_), blocks_(context_.device(), static_cast<size_t>(cache_.block_bytes())),
       state_copies_(context_.device(), static_cast<size_t>(saved_floats()) * sizeof(float)),
-      row_copies_(context_.device(), bytes_of(program_.result())) {
+      sender_(context_.device(), bytes_of(program_.result())) {
   if (adapted_) step_names_[1] = names_of_steps(program, *adapted_);
   const DeviceInfo info = device_info(options.device);
   description_ = fmt::format("CUDA, {}, {} multiprocessors", info.name, info.sm_count);
@@ -184,6 +185,7 @@ bool Executor::take_input(const core::Executor& from, std::span<const int32_t> w
   if (!fits || std::ranges::any_of(which, [&](int32_t row) { return row >= other->result_rows_; }))
     throw std::logic_error("CUDA: rows that the other executor lacks, or no room for them");
   const CurrentDevice current(context_.device());
+  sender_.give_up(context_.stream()); // the input may share memory with the result
   if (taken_rows_.bytes() < which.size_bytes()) taken_rows_ = DeviceMemory(which.size_bytes(), "the batch");
   RIDGE_CUDA(
       cudaMemcpyAsync(taken_rows_.as(), which.data(), which.size_bytes(), cudaMemcpyHostToDevice, context_.stream()));
@@ -196,7 +198,8 @@ void Executor::evaluate(const core::Batch& batch) {
   core::check_batch(program_, config_, batch);
   positions_.advance(batch);
   const PlanShape shape = shape_of(batch);
-  batch_.load(batch, context_.stream());
+  sender_.give_up(context_.stream());
+  batch_.load(batch, context_.device(), context_.stream());
   load_input(batch.input);
   result_rows_ = rows_of(program_.result(), shape);
   if (program_.hidden >= 0) hidden_rows_ = rows_of(program_.hidden, shape);
@@ -224,16 +227,34 @@ std::span<const float> Executor::logits(int64_t i) {
 
 std::shared_ptr<const float> Executor::copy_result_rows(int64_t count) {
   if (count > result_rows_) throw std::logic_error("CUDA: rows that the last forward() did not compute");
+  const std::shared_ptr<const SentRows> sent = send_result(count);
+  if (!sent) return core::Executor::copy_result_rows(count);
+  sent->arrive();
+  return {sent, sent->host()};
+}
+
+std::shared_ptr<const SentRows> Executor::send_result(int64_t count) {
   const CurrentDevice current(context_.device());
-  const std::shared_ptr<std::byte> block = row_copies_.take();
-  if (!block) return core::Executor::copy_result_rows(count);
-  row_copies_.expect(1); // the caller will likely take rows again
   const core::ValueId result = program_.result();
-  RIDGE_CUDA(cudaMemcpyAsync(block.get(), workspace_.value(result),
-                             count * program_.values[result].width * sizeof(float), cudaMemcpyDeviceToHost,
-                             context_.stream()));
+  return sender_.send(workspace_.value(result), count * program_.values[result].width * sizeof(float));
+}
+
+SentResult Executor::send_result_rows(int64_t count) {
+  if (count > result_rows_) throw std::logic_error("CUDA: rows that the last forward() did not compute");
+  const std::shared_ptr<const SentRows> sent = send_result(count);
+  if (!sent) return {};
+  const CurrentDevice current(context_.device());
+  const core::ValueId result = program_.result();
+  if (first_bad_.bytes() == 0) first_bad_ = DeviceMemory(sizeof(unsigned long long), "the result");
+  auto* device_first_bad = first_bad_.as<unsigned long long>();
+  unsigned long long first_bad = 0;
+  RIDGE_CUDA(cudaMemsetAsync(device_first_bad, 0xff, sizeof(first_bad), context_.stream()));
+  find_not_finite(workspace_.value(result), count * program_.values[result].width, 0, device_first_bad,
+                  context_.stream());
+  RIDGE_CUDA(
+      cudaMemcpyAsync(&first_bad, device_first_bad, sizeof(first_bad), cudaMemcpyDeviceToHost, context_.stream()));
   context_.synchronize();
-  return {block, reinterpret_cast<const float*>(block.get())};
+  return {{sent, sent->host()}, [sent] { sent->arrive(); }, first_bad == ~0ull};
 }
 
 std::span<const float> Executor::hidden() {
@@ -440,6 +461,17 @@ void force_way(core::Executor& executor, const std::string& products, const std:
 void set_way_factors(core::Executor& executor, const std::map<std::string, double>& factors) {
   as_made_here(executor).set_way_factors(factors);
 }
+
+void expect_sending(core::Executor& executor) {
+  if (auto* here = dynamic_cast<Executor*>(&executor)) here->expect_sending();
+}
+
+SentResult send_result_rows(core::Executor& executor, int64_t count) {
+  auto* here = dynamic_cast<Executor*>(&executor);
+  return here ? here->send_result_rows(count) : SentResult{};
+}
+
+bool reads_sent_rows(const core::Executor& executor) { return dynamic_cast<const Executor*>(&executor) != nullptr; }
 
 int version_of_expected_times() { return kCostsVersion; }
 

@@ -60,6 +60,19 @@ DeviceLimits limits_for_plans(int device = 0);
 // Counted like plan_memory(), without expert copies; `reserve`: allocated since construction.
 MemoryPlan allocated_memory(const core::Executor& executor);
 
+// Result rows of an executor on their way to the host.
+struct SentResult {
+  std::shared_ptr<const float> rows; // null: they cannot be sent
+  std::function<void()> arrive;      // waits until the host may read them
+  bool finite = false;
+};
+// Hint that send_result_rows() is next.
+void expect_sending(core::Executor& executor);
+// Like core::Executor::copy_result_rows, without waiting.
+SentResult send_result_rows(core::Executor& executor, int64_t count);
+// Whether it takes rows in Batch::rows that the host must wait for.
+bool reads_sent_rows(const core::Executor& executor);
+
 // For `ridge bench --regret`.
 struct ProductWays {
   struct Way {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/rings.h"
-#include "kernels/cuda/cache/pinned_blocks.h"
+#include "kernels/cuda/cache/sent_rows.h"
 #include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/executor/launches.h"
 #include "kernels/cuda/executor/profile.h"
@@ -29,6 +29,8 @@ class Executor final : public core::Executor {
   std::span<const int32_t> wait() override;
   std::span<const float> logits(int64_t i) override;
   std::shared_ptr<const float> copy_result_rows(int64_t count) override;
+  void expect_sending() { sender_.expect(); }
+  SentResult send_result_rows(int64_t count);
   std::span<const float> hidden() override;
   const core::ExecutorConfig& config() const override { return config_; }
   std::string_view description() const override { return description_; }
@@ -97,6 +99,7 @@ class Executor final : public core::Executor {
                                     const core::Executor* others);
   void take_expert_slots();
   void load_input(std::span<const float> input);
+  std::shared_ptr<const SentRows> send_result(int64_t count);
   void evaluate(const core::Batch& batch);
   void begin_chain(const core::Sampler& sampler, const core::Batch& batch);
   void decode_chosen();
@@ -155,8 +158,10 @@ class Executor final : public core::Executor {
   int32_t token_ = 0; // that wait() returns
   std::map<PlanShape, BatchPlan> plans_;
   std::map<PlanShape, Graph> graphs_;
-  PinnedBlocks blocks_, state_copies_, row_copies_; // of cached rows; states; result rows
-  DeviceMemory taken_rows_;                         // row indices of take_input()
+  PinnedBlocks blocks_, state_copies_; // of cached rows; states
+  RowSender sender_;
+  DeviceMemory taken_rows_; // row indices of take_input()
+  DeviceMemory first_bad_;  // index of the first result that is not finite
 };
 
 } // namespace ridge::kernels::cuda

@@ -1,4 +1,4 @@
-// Prefill attention on Hopper: one warp issues tensor copies, two warpgroups of 64 rows multiply.
+// Prefill attention on Hopper: one warp issues tensor copies, two or three warpgroups of 64 rows multiply.
 //
 // Keys and values have separate slots, because keys are free one step earlier. Heads of 256 need 128 registers for
 // outputs and take 64 keys per step.
@@ -13,14 +13,13 @@
 #include "kernels/cuda/products/scratch_sizes.h"
 #include "kernels/cuda/runtime/hopper.cuh"
 #include "kernels/cuda/runtime/tensor_map.h"
+#include "kernels/cuda/runtime/wgmma_widths.cuh"
 
 #include <algorithm>
 
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr int kConsumers = 2, kRows = 64 * kConsumers;
-constexpr int kAttentionThreads = (kConsumers + 1) * 128;
 constexpr int kRingBoxRows = core::kRingTile;
 
 struct CacheMaps {
@@ -28,10 +27,11 @@ struct CacheMaps {
   int box_rows;
 };
 
-template <int kDim>
+template <int kDim, int kWarpgroups>
 struct AttentionShape {
+  static constexpr int kConsumers = kWarpgroups, kRows = 64 * kConsumers, kThreads = (kConsumers + 1) * 128;
   static constexpr bool kWide = kDim > 128;
-  static constexpr int kKeys = kWide ? 64 : 128;
+  static constexpr int kKeys = kWide ? 64 : kConsumers == 3 ? 96 : 128; // as registers allow
   static constexpr int kStored = (kDim + 63) / 64 * 64;
   static constexpr int kSlots = kWide ? 4 : 6; // each of a step's keys or values
   static constexpr int kQueryBytes = kRows * kStored * 2, kKeyBytes = kKeys * kStored * 2;
@@ -65,12 +65,12 @@ __device__ __forceinline__ int swizzled(int row, int piece, int rows) {
 
 #endif
 
-template <int kDim, bool kVaried, bool kRagged>
-__global__ void __launch_bounds__(kAttentionThreads, 1)
+template <int kDim, bool kVaried, bool kRagged, int kConsumers>
+__global__ void __launch_bounds__(AttentionShape<kDim, kConsumers>::kThreads, 1)
     prompt_attention_kernel(const __grid_constant__ AttentionArgs args, const __grid_constant__ CacheMaps maps) {
 #ifdef RIDGE_HAS_WGMMA
-  using Shape = AttentionShape<kDim>;
-  constexpr int kKeys = Shape::kKeys, kSlots = Shape::kSlots;
+  using Shape = AttentionShape<kDim, kConsumers>;
+  constexpr int kKeys = Shape::kKeys, kSlots = Shape::kSlots, kRows = Shape::kRows;
   extern __shared__ uint8_t dynamic[];
   __shared__ CopyBarrier full[kSlots], empty[kSlots];
   uint8_t* queries = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   __syncthreads();
 
   if (warpgroup == 0) {
-    give_registers<56>();
+    give_registers<kConsumers == 3 ? 32 : 56>();
     if (thread >= kWarp) return;
     const int head = args.streams[first_token] * cache.heads + kv_head;
     const RowsFrom row_of(cache, first_key);
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     return;
   }
 
-  take_registers<224>();
+  take_registers<kConsumers == 3 ? 160 : 224>();
   const int consumer = warpgroup - 1, g = lane / 4, t = lane % 4;
   // In log2 units, in the order of tokens, then heads.
   for (int i = thread; i < 64 * kDim / 8; i += 128) {
@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
     for (int i = threadIdx.x - 128; i < (kKeys - first) * kPieces; i += kMultiplying)
       *reinterpret_cast<uint4*>(values + swizzled(first + i / kPieces, i % kPieces, kKeys)) = uint4{};
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    asm volatile("bar.sync 3, %0;" ::"n"(kMultiplying) : "memory");
+    asm volatile("bar.sync %0, %1;" ::"n"(kConsumers + 1), "n"(kMultiplying) : "memory");
   };
   const auto start_outputs = [&](int step) {
     const int fill = fill_of_values(step);
@@ -315,21 +315,38 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
 #endif
 }
 
-template <int kDim, bool kRagged>
-void launch_for(const Launch& launch, AttentionArgs args) {
-  constexpr int kShared = AttentionShape<kDim>::kSharedBytes;
+// Rounds of tiles on all multiprocessors, times their rows.
+double attention_rounds(const Launch& launch, const AttentionArgs& args, int rows) {
+  const int tile_tokens = rows / (args.heads / args.cache.heads);
+  const int tiles = (args.tokens + tile_tokens - 1) / tile_tokens * args.cache.heads;
+  return static_cast<double>((tiles + launch.sm_count - 1) / launch.sm_count) * rows;
+}
+
+template <int kDim, bool kRagged, int kConsumers>
+void launch_with(const Launch& launch, AttentionArgs args) {
+  using Shape = AttentionShape<kDim, kConsumers>;
   const bool varied = kRagged || args.visible.size > 0 || args.soft_cap > 0 || args.places;
-  const auto kernel =
-      varied ? prompt_attention_kernel<kDim, true, kRagged> : prompt_attention_kernel<kDim, kRagged, kRagged>;
-  allow_dynamic_shared_memory(kernel, kShared);
-  args.tile_tokens = kRows / (args.heads / args.cache.heads);
+  const auto kernel = varied ? prompt_attention_kernel<kDim, true, kRagged, kConsumers>
+                             : prompt_attention_kernel<kDim, kRagged, kRagged, kConsumers>;
+  allow_dynamic_shared_memory(kernel, Shape::kSharedBytes);
+  args.tile_tokens = Shape::kRows / (args.heads / args.cache.heads);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   const Cache& cache = args.cache;
   const int64_t matrices = int64_t{cache.streams} * cache.heads;
-  const int box = cache.ring ? kRingBoxRows : AttentionShape<kDim>::kKeys;
+  const int box = cache.ring ? kRingBoxRows : Shape::kKeys;
   const auto map = [&](const void* rows) { return tensor_map(rows, matrices, cache.rows, cache.k_dim, box); };
-  launch(kernel, dim3(cache.heads, tiles), kAttentionThreads, kShared, args,
+  launch(kernel, dim3(cache.heads, tiles), Shape::kThreads, Shape::kSharedBytes, args,
          CacheMaps{map(cache.k), map(cache.v), box});
+}
+
+// Narrow heads leave registers for a third warpgroup, which encoders have rows for.
+template <int kDim, bool kRagged>
+void launch_for(const Launch& launch, const AttentionArgs& args) {
+  constexpr double kThirdHelps = 0.8; // time of a row among 192, against one among 128
+  if constexpr (kDim <= 80)
+    if (!args.visible.causal && kThirdHelps * attention_rounds(launch, args, 192) < attention_rounds(launch, args, 128))
+      return launch_with<kDim, kRagged, 3>(launch, args);
+  launch_with<kDim, kRagged, 2>(launch, args);
 }
 
 } // namespace
@@ -337,7 +354,7 @@ void launch_for(const Launch& launch, AttentionArgs args) {
 bool can_attend_prompts(const Cache& cache, int heads) {
   const int dim = cache.k_dim;
   return cache.k_half && cache.v_half && dim == cache.v_dim && ((dim <= 128 && dim % 8 == 0) || dim == 256) &&
-         heads / cache.heads <= kRows;
+         heads / cache.heads <= AttentionShape<128, 2>::kRows;
 }
 
 void launch_prompt_attention(const Launch& launch, AttentionArgs args) {

@@ -13,7 +13,7 @@
 #include "kernels/cuda/products/scratch_sizes.h"
 #include "kernels/cuda/runtime/hopper.cuh"
 #include "kernels/cuda/runtime/tensor_map.h"
-#include "kernels/cuda/runtime/wgmma_widths.cuh"
+#include "kernels/cuda/runtime/wgmma_96.cuh"
 
 #include <algorithm>
 

@@ -1,7 +1,6 @@
 #include "kernels/cuda/exchange/sum_mail.h"
 #include "kernels/cuda/gemm/prompt_results.cuh"
 #include "kernels/cuda/runtime/hopper.cuh"
-#include "kernels/cuda/runtime/wgmma_widths.cuh"
 
 #include <algorithm>
 #include <utility>
@@ -11,28 +10,23 @@ namespace {
 
 constexpr int kConsumers = 2, kProductThreads = (kConsumers + 1) * 128;
 
-// A block computes [kTokens x kN rows] in steps of 64 columns. One thread copies operands several steps ahead; two
-// warpgroups multiply: each half of a large tile, alternately tiles of 128 tokens and 128 rows, so that one multiplies
-// while the other writes results (about 16 steps).
-template <int kTokensOfTile, int kRowsOfTile>
+// A block computes [128 tokens x kN rows] in steps of 64 columns. One thread copies operands several steps ahead; two
+// warpgroups multiply: both on tiles of 256 rows, alternately on tiles of 128 rows, so that one multiplies while the
+// other writes results (about 16 steps).
+template <int kN>
 struct ProductShape {
-  static constexpr int kTokens = kTokensOfTile, kN = kRowsOfTile;
-  static constexpr bool kInTurn = kTokens == 128 && kN == 128;
-  static constexpr int kParts = kInTurn ? 2 : kTokens / 128; // of 64 tokens, per warpgroup
-  static constexpr int kXBytes = kTokens * kTileRowBytes, kWBytes = kN * kTileRowBytes, kStageBytes = kXBytes + kWBytes;
+  static constexpr int kXBytes = kPromptTokens * kTileRowBytes, kWBytes = kN * kTileRowBytes,
+                       kStageBytes = kXBytes + kWBytes;
   static constexpr int kStages = 196608 / kStageBytes;
   static constexpr int kSharedBytes = kStages * kStageBytes + 1024;
-  static constexpr bool kIsLarge = kParts * kN > 256; // registers
 };
-using InTurn = ProductShape<128, 128>;
-using Wide = ProductShape<128, 256>;
-using Large = ProductShape<256, 192>;
 
-template <typename Shape, bool kSends>
+template <int kN, bool kSends>
 __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __grid_constant__ ProductArgs args) {
 #ifdef RIDGE_HAS_WGMMA
-  constexpr bool kInTurn = Shape::kInTurn;
-  constexpr int kN = Shape::kN, kParts = Shape::kParts, kPartSums = kN / 2;
+  using Shape = ProductShape<kN>;
+  constexpr bool kInTurn = kN == 128;
+  constexpr int kParts = kInTurn ? 2 : 1, kPartSums = kN / 2;
   extern __shared__ uint8_t dynamic[];
   __shared__ CopyBarrier full[Shape::kStages], empty[Shape::kStages];
   uint8_t* tiles = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
@@ -44,14 +38,14 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
   __syncthreads();
   let_successor_start();
   wait_for_predecessor();
-  const int token_tiles = args.token_rows / Shape::kTokens;
+  const int token_tiles = args.token_rows / kPromptTokens;
   const int total = token_tiles * (args.w_rows / kN);
   int stage = 0, parity = 0;
   const auto next_stage = [&] {
     if (++stage == Shape::kStages) stage = 0, parity ^= 1;
   };
   if (warpgroup == kConsumers) {
-    give_registers<Shape::kIsLarge ? 24 : 40>();
+    give_registers<40>();
     if (threadIdx.x != kConsumers * 128) return;
     for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
       const uint8_t* x = args.x + int64_t{tile % token_tiles} * Shape::kXBytes;
@@ -68,7 +62,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
     }
     return;
   }
-  take_registers<Shape::kIsLarge ? 240 : 232>();
+  take_registers<232>();
   const int64_t mail_half = kSends ? args.mail.half() : 0;
   // In turn: a warpgroup starts after the other has waited for all of its steps. It thus waits for the next phase of
   // each stage's barrier, never the one after that, which its parity could not distinguish.
@@ -83,14 +77,12 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
     skip_tile();
     give_turn();
   }
-  const int own = kInTurn ? warpgroup : 0, first_part = kInTurn ? 0 : warpgroup * kParts;
-  const int stride = static_cast<int>(gridDim.x) * (kInTurn ? kConsumers : 1);
+  const int own = kInTurn ? warpgroup : 0, stride = static_cast<int>(gridDim.x) * (kInTurn ? kConsumers : 1);
   for (int tile = static_cast<int>(blockIdx.x + own * gridDim.x); tile < total; tile += stride) {
-    const int token = tile % token_tiles * Shape::kTokens, column = tile / token_tiles * kN;
+    const int token = tile % token_tiles * kPromptTokens, column = tile / token_tiles * kN;
     float sum[kParts][kPartSums];
     int last_stage = 0;
-    prefetch_residual<Shape::kTokens, kN, kInTurn ? 128 : 256>(args, column, token,
-                                                               threadIdx.x % (kInTurn ? 128 : 256));
+    prefetch_residual<kN, kInTurn ? 128 : 256>(args, column, token, threadIdx.x % (kInTurn ? 128 : 256));
     if (kInTurn) wait_for_turn();
     for (int step = 0; step < args.steps; ++step) {
       full[stage].wait(parity);
@@ -101,7 +93,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
       for (int k = 0; k < 4; ++k)
 #pragma unroll
         for (int part = 0; part < kParts; ++part) {
-          const uint64_t x = tile_descriptor(at + (first_part + part) * 64 * kTileRowBytes);
+          const uint64_t x = tile_descriptor(at + (kInTurn ? part : warpgroup) * 64 * kTileRowBytes);
           wgmma(sum[part], x + 2 * k, w + 2 * k, step > 0 || k > 0);
         }
       wgmma_commit();
@@ -125,7 +117,7 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
 #pragma unroll
       for (int i = 0; i + kSliceSums < kParts * kPartSums; ++i)
         sum[i / kPartSums][i % kPartSums] = sum[(i + kSliceSums) / kPartSums][(i + kSliceSums) % kPartSums];
-      const int part = first_part + slice * kSliceColumns / kN;
+      const int part = kInTurn ? slice * kSliceColumns / kN : warpgroup;
       const LaneResults results(args, first, column + slice * kSliceColumns % kN, token + part * 64 + warp * 16, lane);
       if constexpr (kSends)
         results.send(mail_half);
@@ -136,19 +128,20 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
 #endif
 }
 
-template <typename Shape, bool kSends = false>
+template <int kN, bool kSends = false>
 void launch_product(const Launch& launch, const ProductArgs& args) {
-  allow_dynamic_shared_memory(product_kernel<Shape, kSends>, Shape::kSharedBytes);
-  const int tiles = args.token_rows / Shape::kTokens * (args.w_rows / Shape::kN);
-  launch(product_kernel<Shape, kSends>, std::min(tiles, launch.sm_count), kProductThreads, Shape::kSharedBytes, args);
+  constexpr int kShared = ProductShape<kN>::kSharedBytes;
+  allow_dynamic_shared_memory(product_kernel<kN, kSends>, kShared);
+  const int tiles = args.token_rows / kPromptTokens * (args.w_rows / kN);
+  launch(product_kernel<kN, kSends>, std::min(tiles, launch.sm_count), kProductThreads, kShared, args);
 }
 
 } // namespace
 
 bool can_multiply_prompts(const Launch& launch) {
-  if (launch.shared_per_block < Wide::kSharedBytes) return false;
+  if (launch.shared_per_block < ProductShape<256>::kSharedBytes) return false;
   cudaFuncAttributes attributes = {};
-  if (cudaFuncGetAttributes(&attributes, product_kernel<Wide, false>) != cudaSuccess) return false;
+  if (cudaFuncGetAttributes(&attributes, product_kernel<256, false>) != cudaSuccess) return false;
   return attributes.sharedSizeBytes > 0; // the barriers: without wgmma the kernel is empty
 }
 
@@ -190,13 +183,10 @@ class PromptProduct {
     product_.half = result.half;
     std::ranges::copy(result.bounds, product_.bounds);
     product_.mail = mail;
-    for (const bool large : {true, false}) { // passes of weights that are not kept have multiples of kRowsAtOnce rows
-      if (kept_) break;
-      product_.tile_rows = best_tile_rows(large);
-      kept_ = scratch.keep(
-          {input.segment[0].weights, rows_of_all(product_.tile_rows) * bytes_per_row(), product_.tile_rows});
-    }
+    const bool wide = !sends() && rounds(rows_of_all(256), 256) <= rounds(rows_of_all(128), 128);
+    product_.tile_rows = wide ? 256 : 128;
     const int64_t all_rows = rows_of_all(product_.tile_rows);
+    kept_ = scratch.keep({input.segment[0].weights, all_rows * bytes_per_row(), product_.tile_rows});
     product_.w_pitch = static_cast<int>(kept_ ? all_rows : rows_per_pass());
     uses_second_stream_ = !kept_ && product_.w_pitch * bytes_per_row() >= kLargeBytes;
   }
@@ -239,28 +229,16 @@ class PromptProduct {
     return total;
   }
 
-  int best_tile_rows(bool large) const {
-    int best = InTurn::kN;
-    const auto take = [&](int rows) {
-      if (rounds(rows_of_all(rows), rows) <= rounds(rows_of_all(best), best)) best = rows;
-    };
-    if (sends()) return best;
-    take(Wide::kN);
-    if (large && product_.token_rows % Large::kTokens == 0) take(Large::kN);
-    return best;
-  }
-
-  // In rounds of all multiprocessors times tokens and columns. Wide tiles read fewer bytes per product, large ones the
-  // fewest; narrow ones may fill the last round better and overlap writing.
+  // In rounds of all multiprocessors times columns. Wide tiles read fewer bytes per product; narrow ones may fill the
+  // last round better and overlap writing.
   double rounds(int64_t rows, int width) const {
-    constexpr double kResultSteps = 16, kLargeResultSteps = 10, kNarrow = 1.1;
-    const int64_t tokens = width == Large::kN ? Large::kTokens : kPromptTokens;
-    const int64_t tiles = product_.token_rows / tokens * (rows / width);
+    constexpr double kResultSteps = 16, kNarrow = 1.1;
+    const int64_t tiles = product_.token_rows / kPromptTokens * (rows / width);
     const auto full = static_cast<double>((tiles + launch_.sm_count - 1) / launch_.sm_count);
     const double steps = product_.steps;
-    double all = full * (steps + (width == Large::kN ? kLargeResultSteps : kResultSteps));
-    if (width == InTurn::kN) all = full * std::max(kNarrow * steps, kResultSteps) + kResultSteps;
-    return all * static_cast<double>(width * tokens) / steps;
+    const double all =
+        width == 256 ? full * (steps + kResultSteps) : full * std::max(kNarrow * steps, kResultSteps) + kResultSteps;
+    return all * width / steps;
   }
 
   int64_t rows_per_pass() const {
@@ -338,12 +316,9 @@ class PromptProduct {
       RIDGE_CUDA(cudaStreamWaitEvent(launch_.stream, scratch_.decoded_[buffer].handle));
     }
     if (sends())
-      launch_product<InTurn, true>(launch_, product_);
-    else if (product_.tile_rows == InTurn::kN)
-      launch_product<InTurn>(launch_, product_);
+      launch_product<128, true>(launch_, product_);
     else
-      product_.tile_rows == Wide::kN ? launch_product<Wide>(launch_, product_)
-                                     : launch_product<Large>(launch_, product_);
+      product_.tile_rows == 256 ? launch_product<256>(launch_, product_) : launch_product<128>(launch_, product_);
     product_.segments = product_.w_rows = 0;
     if (kept_) {
       kept_->is_decoded = true;

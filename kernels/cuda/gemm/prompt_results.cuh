@@ -41,22 +41,20 @@ inline constexpr int kSliceColumns = 64, kSliceSums = 32; // of a lane
 
 // The segment of a column of w; `column` becomes the segment's.
 __device__ __forceinline__ const ProductSegment& segment_at(const ProductArgs& args, int& column) {
-  const auto padded = [&](int rows) {
-    return ((args.gated ? 2 * rows : rows) + args.tile_rows - 1) / args.tile_rows * args.tile_rows;
-  };
+  const auto padded = [&](int rows) { return ((args.gated ? 2 * rows : rows) + args.tile_rows - 1) & -args.tile_rows; };
   int s = 0;
   while (column >= padded(args.segment[s].rows)) column -= padded(args.segment[s++].rows);
   return args.segment[s];
 }
 
 // `kThreads` threads fetch a tile's residuals into L2 before it is multiplied.
-template <int kTokens, int kN, int kThreads>
+template <int kN, int kThreads>
 __device__ __forceinline__ void prefetch_residual(const ProductArgs& args, int column, int first_token, int thread) {
   constexpr int kLine = 32, kLines = kN / kLine;
   const ProductSegment& segment = segment_at(args, column);
   if (!segment.residual) return;
 #pragma unroll
-  for (int i = thread; i < kTokens * kLines; i += kThreads) {
+  for (int i = thread; i < kPromptTokens * kLines; i += kThreads) {
     const int token = first_token + i / kLines, of = column + i % kLines * kLine;
     if (token < args.tokens && of < segment.rows) prefetch_l2(segment.residual + token * segment.out_stride + of);
   }

@@ -107,7 +107,7 @@ TEST_CASE("CUDA: an encoder's layers make the rows that the CPU makes, of any nu
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  constexpr int64_t kHeads = 16, kHidden = 1076, kVocab = 50;
+  constexpr int64_t kHeads = 4, kHidden = 1076, kVocab = 50;
   for (const int64_t dim : {64, 72, 80}) {
     CAPTURE(dim);
     tests::RandomProgram m(seed + dim);
@@ -134,7 +134,7 @@ TEST_CASE("CUDA: an encoder's layers make the rows that the CPU makes, of any nu
     }
     m.program.output = x;
     core::validate(m.program);
-    for (const int64_t count : {m.integer(65, 128), m.integer(129, 400), m.integer(401, 800), m.integer(1030, 1100)}) {
+    for (const int64_t count : {m.integer(65, 128), m.integer(129, 400), m.integer(401, 800)}) {
       CAPTURE(count);
       tests::Steps steps;
       for (int32_t i = 0; i < count; ++i) {
@@ -160,43 +160,6 @@ TEST_CASE("CUDA: an encoder's layers make the rows that the CPU makes, of any nu
       CHECK(tests::nmse(made, expected) < kFast);
       CHECK(made == rows(*gpu));
     }
-  }
-}
-
-TEST_CASE("CUDA: products of an encoder's many rows are right in tiles of every shape") {
-  REQUIRE_DEVICE();
-  constexpr int64_t kVocab = 50, kWidth = 4352, kHidden = 1920;
-  tests::RandomProgram m(tests::fresh_seed());
-  const core::ValueId x = m.embed(quant::Type::F32, kWidth, kVocab);
-  const auto linear = [&](core::ValueId of, int64_t rows) { return m.linear(of, quant::Type::F16, rows, true); };
-  const core::ValueId hidden = m.activate(linear(m.layer_norm(x), kHidden), core::Activation::gelu);
-  m.program.output = m.op(core::OpKind::add, {x, linear(hidden, kWidth)}, {}, kWidth);
-  core::validate(m.program);
-  const auto rows = [&](core::Executor& executor, int64_t count) {
-    std::vector<int32_t> tokens(count), positions(count);
-    for (int32_t i = 0; i < count; ++i) tokens[i] = i % kVocab, positions[i] = i;
-    executor.forward({.tokens = tokens, .positions = positions});
-    const float* first = executor.logits(0).data();
-    return std::vector<float>(first, first + count * kWidth);
-  };
-  const auto config = [&](bool exact, int64_t count) {
-    core::ExecutorConfig of = config_for(exact, count);
-    of.max_outputs = 0;
-    return of;
-  };
-  const std::vector<float> expected = rows(*kernels::cpu::make_cpu_executor(m.program, config(true, kVocab)), kVocab);
-  for (const int64_t count : {200, 1024, 3072, 4096}) { // 3,072: tiles of 256 tokens and 192 rows on an H200
-    CAPTURE(count);
-    const auto gpu = tests::make_cuda_executor(m.program, config(false, count));
-    const std::vector<float> made = rows(*gpu, count);
-    double worst = 0;
-    for (int64_t i = 0; i < count; i += kVocab) {
-      const auto compared = static_cast<size_t>(std::min(kVocab, count - i) * kWidth);
-      worst = tests::worse(
-          worst, tests::nmse(std::span(made).subspan(i * kWidth, compared), std::span(expected).first(compared)));
-    }
-    CHECK(worst < kFast);
-    CHECK(made == rows(*gpu, count));
   }
 }
 

@@ -366,7 +366,7 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     });
   for (const bool rate_per_state : {false, true})
     with("scan", [&](RandomProgram& m) {
-      const int64_t groups = m.integer(1, 3), heads = groups * m.integer(1, 4);
+      const int64_t groups = m.integer(1, 3), heads = groups * m.integer(1, rate_per_state ? 40 : 4);
       const int64_t head_dim = rate_per_state ? 1 : 8 * m.integer(1, 9),
                     states = rate_per_state ? 16 : 16 * m.integer(1, 16);
       const int64_t width = heads * head_dim, shared = groups * states;

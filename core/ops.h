@@ -196,6 +196,9 @@ struct RouteParams {
   // GroveMoE: number of adjacent experts that share a matrix. The id is the expert's number divided by this; the share
   // is that of expert number id.
   int64_t share_matrix = 1;
+  // Phi-3.5-MoE: an expert's share is its softmax among itself and the worse ones whose score is less by at most this
+  // part of the larger magnitude. Chosen by score; 0: the softmax is over all experts.
+  float nearness = 0;
 };
 
 // M is the softmax of y's rows (from) plus epsilon; columns and rows are divided by their sums + epsilon in turn,

@@ -260,6 +260,7 @@ void shape_route(const Operands& o) {
            "too few experts in the groups used");
   o.expect(params.share_matrix > 0 && params.experts % params.share_matrix == 0,
            "experts do not share matrices evenly");
+  o.expect(params.nearness == 0 || (params.by_score && params.gate == Gate::softmax), "near experts by another gate");
   for (size_t i = 0; i < std::min<size_t>(2, o.op.weights.size()); ++i)
     o.expect(o.weight(i).cols == params.experts, "the bias or the scale has another width");
   if (o.op.weights.size() > 2)

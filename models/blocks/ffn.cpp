@@ -162,7 +162,8 @@ ValueId experts(Builder& b, ValueId x, int64_t il, const RoutingSpec& wanted, co
        {ids, shares},
        bias,
        core::RouteParams{*spec.experts, used, *spec.normalize, *spec.gate, static_cast<float>(*spec.scale),
-                         *spec.groups, *spec.groups_used, spec.by_score, spec.by_sigmoid, spec.share_matrix}});
+                         *spec.groups, *spec.groups_used, spec.by_score, spec.by_sigmoid, spec.share_matrix,
+                         static_cast<float>(spec.nearness)}});
 
   ValueId inner = x;
   const std::string_view kind = b.has(blk + "ffn_routed_down.weight") ? "routed" : "latent";

@@ -136,6 +136,7 @@ struct RoutingSpec {
   bool by_sigmoid = false;                  // selects by sigmoid
   int64_t share_matrix = 1;                 // see core::RouteParams
   bool by_token = false;                    // ffn_gate_tid2eid selects experts by token
+  double nearness = 0;                      // see core::RouteParams
 };
 
 // gated: activation(gate) * up, else activation(up).

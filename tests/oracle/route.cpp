@@ -22,6 +22,24 @@ Naive::Row of_best_groups(const core::RouteParams& p, Naive::Row scores) {
   return scores;
 }
 
+// The sparse mixer: experts are taken one by one; each gets its softmax among those left that are near it.
+Naive::Row near_shares(const core::RouteParams& p, const Naive::Row& scores) {
+  Naive::Row shares(scores.size());
+  std::vector<size_t> left(scores.size());
+  std::iota(left.begin(), left.end(), 0);
+  while (!left.empty()) {
+    const auto best = std::ranges::max_element(left, {}, [&](size_t e) { return scores[e]; });
+    const double largest = scores[*best];
+    double all = 0;
+    for (const size_t e : left)
+      if ((largest - scores[e]) / std::max(std::abs(scores[e]), largest) <= p.nearness)
+        all += std::exp(scores[e] - largest);
+    shares[*best] = 1 / all;
+    left.erase(best);
+  }
+  return shares;
+}
+
 } // namespace
 
 void naive_route(Naive& naive, const core::Op& op) {
@@ -37,6 +55,7 @@ void naive_route(Naive& naive, const core::Op& op) {
       if (p.gate == core::Gate::sigmoid) e = activation_of(core::Activation::sigmoid, e);
       if (p.gate == core::Gate::root_softplus) e = std::sqrt(activation_of(core::Activation::softplus, e));
     }
+    if (p.nearness > 0) shares_of_all = near_shares(p, x);
     choice = p.by_score ? x : shares_of_all;
     if (p.by_sigmoid)
       for (size_t e = 0; e < x.size(); ++e) choice[e] = activation_of(core::Activation::sigmoid, x[e]);

@@ -450,6 +450,16 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
     shape.share_scales = shape.chosen_by_token = true;
     m.finish(m.moe(m.embed(Type::F32, shape.width, 30), shape, Type::F32));
   });
+  with("experts whose shares are among the worse and near ones", [](RandomProgram& m) {
+    RandomProgram::Shape shape;
+    shape.hidden = m.integer(1, 80);
+    shape.width = m.integer(1, 80);
+    shape.experts = m.integer(2, 600);
+    shape.used = m.integer(1, std::min<int64_t>(shape.experts, 40));
+    shape.equal_scores = m.integer(0, 1) == 1;
+    shape.route = {.normalize = false, .by_score = true, .nearness = 0.5f};
+    m.finish(m.moe(m.embed(Type::F32, shape.width, 30), shape, Type::F32));
+  });
   with("experts of which some share a matrix", [](RandomProgram& m) {
     RandomProgram::Shape shape;
     shape.hidden = m.integer(1, 80);

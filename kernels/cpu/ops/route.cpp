@@ -52,10 +52,24 @@ class Router {
     if (params_.gate == core::Gate::root_softplus)
       for (float& w : weights_) w = std::sqrt(std::max(w, 0.0f) + std::log1p(std::exp(-std::abs(w))));
     if (params_.gate != core::Gate::softmax) return;
+    if (params_.nearness > 0) return weigh_near(scores);
     const float largest = *std::ranges::max_element(weights_);
     double all = 0;
     for (const float w : weights_) all += std::exp(static_cast<double>(w) - largest);
     for (float& w : weights_) w = static_cast<float>(std::exp(static_cast<double>(w) - largest) / all);
+  }
+
+  void weigh_near(const float* scores) {
+    for (int64_t e = 0; e < params_.experts; ++e) {
+      double all = 0;
+      for (int64_t other = 0; other < params_.experts; ++other) {
+        const float below = scores[e] - scores[other];
+        const bool worse = below > 0 || (below == 0 && other >= e);
+        if (worse && below <= params_.nearness * std::max(std::abs(scores[e]), std::abs(scores[other])))
+          all += std::exp(-static_cast<double>(below));
+      }
+      weights_[e] = static_cast<float>(1 / all);
+    }
   }
 
   // A group's quality: sum of its two best experts.

@@ -47,8 +47,8 @@ void Planner::find_folded_routers() {
     const MatrixStep &o = *projection, &r = *router;
     const Op& route = *steps_[next].op;
     const core::ValueId scores = r.parts[0].out;
-    if (!takes_router(o) || !is_router(r) || std::get<core::RouteParams>(route.params).groups > 1 ||
-        route.weights.size() > 2)
+    const auto& params = std::get<core::RouteParams>(route.params);
+    if (!takes_router(o) || !is_router(r) || params.groups > 1 || params.nearness > 0 || route.weights.size() > 2)
       continue;
     if (r.x != o.parts[0].out || route.inputs[0] != scores || !read_once(scores)) continue;
     if (!dataflow_values_[o.residual] || !dataflow_values_[r.x] || !dataflow_values_[route.outputs[0]]) continue;

@@ -45,9 +45,23 @@ __device__ __noinline__ void drop_groups(const RouteArgs& args, float* choice, f
   __syncwarp();
 }
 
+// See core::RouteParams::nearness. Not inlined: few models have it.
+__device__ __noinline__ float near_weight(const float* scores, int experts, float nearness) {
+  const int e = threadIdx.x;
+  const float score = scores[e];
+  float all = 0;
+  for (int other = 0; other < experts; ++other) {
+    const float below = score - scores[other];
+    const bool worse = below > 0 || (below == 0 && other >= e);
+    if (worse && below <= nearness * fmaxf(fabsf(score), fabsf(scores[other]))) all += expf(-below);
+  }
+  return 1 / all;
+}
+
 // A thread per expert.
 template <int kExperts>
-__global__ void __launch_bounds__(kExperts) route_kernel(const __grid_constant__ RouteArgs args, Stamp* stamps) {
+__global__ void __launch_bounds__(kExperts)
+    route_kernel(const __grid_constant__ RouteArgs args, float nearness, Stamp* stamps) {
   __shared__ ChoiceMemory<kExperts, kExperts> memory;
   __shared__ float choices[kExperts];
   extern __shared__ float quality[]; // [groups]
@@ -59,7 +73,15 @@ __global__ void __launch_bounds__(kExperts) route_kernel(const __grid_constant__
   work.wait();
 
   const float score = is_expert ? load_latest(args.scores + int64_t{token} * args.experts + e) : -INFINITY;
-  const float weight = gate_weight(args, score, memory.scratch);
+  float weight;
+  if (nearness > 0) {
+    choices[e] = score;
+    __syncthreads();
+    weight = near_weight(choices, args.experts, nearness);
+    __syncthreads();
+  } else {
+    weight = gate_weight(args, score, memory.scratch);
+  }
   float choice = is_expert ? bias + choice_weight(args, score, weight) : -INFINITY;
   if (args.groups > 1) {
     choices[e] = choice;
@@ -98,9 +120,10 @@ RouteArgs route_args(const OpCall& call) {
 
 void launch_route(const Launch& launch, const OpCall& call) {
   const RouteArgs args = route_args(call);
+  const float nearness = std::get<core::RouteParams>(call.op.params).nearness;
   const auto run = [&]<int kExperts>(std::integral_constant<int, kExperts>) {
     launch(route_kernel<kExperts>, static_cast<unsigned>(call.rows), kExperts, args.groups * sizeof(float), args,
-           launch.stamps());
+           nearness, launch.stamps());
   };
   if (args.experts <= 128) return run(std::integral_constant<int, 128>());
   if (args.experts <= 256) return run(std::integral_constant<int, 256>());

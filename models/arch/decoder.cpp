@@ -1,4 +1,5 @@
 // Decoders like Llama, with RMS norms before the blocks; one row of a table each.
+#include "core/error.h"
 #include "models/architecture.h"
 #include "models/blocks/blocks.h"
 
@@ -25,6 +26,7 @@ struct Kind {
   std::string_view ffn_norm = "ffn_norm";
   bool layer_norms = false; // no weights
   bool norm_biases = false;
+  bool sparse_mixer = false; // if the file says so
   bool output_bias = true;
   bool embeds = false;
   std::string_view unused_tensor = {}; // may be in files, ignored
@@ -173,7 +175,11 @@ constexpr auto kKinds = std::to_array<Kind>({
     {.name = "cogvlm", .attention = kCogVlm, .read = read_cogvlm, .unused_tensor = "rope_freqs.weight"},
     // Files state windows that these models do not use.
     {.name = "phi3", .attention = {.rope = Rope::split, .window = 0}},
-    {.name = "phimoe", .attention = {.rope = Rope::split, .window = 0}, .experts = kSoftmax, .norm_biases = true},
+    {.name = "phimoe",
+     .attention = {.rope = Rope::split, .window = 0},
+     .experts = kSoftmax,
+     .norm_biases = true,
+     .sparse_mixer = true},
     {.name = "qwen", .attention = {.rope = Rope::split, .qkv_has_more = true}, .ffn = qwen_ffn},
     {.name = "qwen2", .attention = kSplit},
     {.name = "qwen2vl", .attention = kInOrder, .output_bias = false},
@@ -196,6 +202,15 @@ constexpr auto kKinds = std::to_array<Kind>({
     {.name = "rnd1", .attention = kNormedNoFactors, .experts = kSoftmax, .read = read_causal, .output_bias = false},
 });
 
+// Files of other converters lack this key; llama.cpp, without layer norms and sparse mixer, reads both kinds alike.
+std::optional<double> mixer_nearness(const Builder& b) {
+  const std::string key = b.hparams().key("router_jitter_noise");
+  if (!b.file().find(key)) return {};
+  const double noise = b.hparams().get_float("router_jitter_noise", 0);
+  if (!(noise >= 0 && noise < 1)) throw_error("{}: {} is {}, expected 0 to 1", b.file().path(), key, noise);
+  return std::max(2 * noise, 1e-30); // only equal ones without noise
+}
+
 void build(Builder& b) {
   const Kind& kind = *std::ranges::find(kKinds, b.hparams().architecture(), &Kind::name);
   AttentionSpec attention = kind.attention;
@@ -205,6 +220,9 @@ void build(Builder& b) {
   without_rope.rope = Rope::none;
   const int64_t every = kind.without_rope_every;
   const bool experts = kind.experts && b.hparams().experts() > 0;
+  RoutingSpec routing = kind.experts.value_or(RoutingSpec());
+  const std::optional<double> nearness = kind.sparse_mixer ? mixer_nearness(b) : std::nullopt;
+  if (nearness) routing = {.normalize = false, .gate = core::Gate::softmax, .by_score = true, .nearness = *nearness};
   b.build({.mixer =
                [&](ValueId x, int64_t il) {
                  return blocks::attention(b, x, il, every > 0 && (il + 1) % every == 0 ? without_rope : attention);
@@ -212,10 +230,10 @@ void build(Builder& b) {
            .ffn =
                [&](ValueId x, int64_t il) {
                  if (kind.ffn) return kind.ffn(b, x, il);
-                 return experts ? blocks::experts(b, x, il, *kind.experts) : blocks::ffn(b, x, il, kind.activation);
+                 return experts ? blocks::experts(b, x, il, routing) : blocks::ffn(b, x, il, kind.activation);
                },
            .ffn_norm = kind.ffn_norm,
-           .layer_norms = kind.layer_norms,
+           .layer_norms = kind.layer_norms || nearness,
            .norm_biases = kind.norm_biases,
            .bare_norms = kind.layer_norms,
            .output_bias = kind.output_bias,

@@ -36,6 +36,12 @@ constexpr TensorRule kHunyuan[] = {
 constexpr FieldRule kHunyuanFields[] = {
     {"rope.scaling.alpha", Kind::real, "rope_parameters.alpha | rope_scaling.alpha", {}, Only::dense}};
 
+constexpr FieldRule kPhiMoe[] = {
+    {"attention.layer_norm_epsilon", Kind::real, "rms_norm_eps", 1e-5},
+    {"router_jitter_noise", Kind::real, "router_jitter_noise", 0.01},
+};
+constexpr FixedField kPhiMoeFixed[] = {{"num_experts_per_tok", 2, 2}};
+
 constexpr FieldRule kCohere[] = {
     {"attention.layer_norm_epsilon", Kind::real, "layer_norm_eps", 1e-5},
     {"logit_scale", Kind::real, "logit_scale", 1},
@@ -188,6 +194,7 @@ constinit const Checkpoint checkpoints::hunyuan = {.tensors = kHunyuan, .fields 
 constinit const Checkpoint checkpoints::post_norms = {.tensors = kPostNorms, .layers = {.windows = true}};
 constinit const Checkpoint checkpoints::cohere2 = {.fields = kCohere, .layers = {.windows = true}};
 constinit const Checkpoint checkpoints::phi3 = {.slides_by_default = true};
+constinit const Checkpoint checkpoints::phimoe = {.fields = kPhiMoe, .fixed = kPhiMoeFixed, .slides_by_default = true};
 constinit const Checkpoint checkpoints::minimax_01 = {
     .tensors = kMiniMax01, .fields = kMiniMax01Fields, .fixed = kMiniMax01Fixed, .layers = {.recurrent_layers = true}};
 constinit const Checkpoint checkpoints::minimax_m2 = {.fields = kMiniMax};

@@ -293,6 +293,34 @@ TEST_CASE("the routing spec reaches the op, from the architecture or the file") 
   CHECK(refusal({.groups = 8, .groups_used = 1}).find("are too few for 2 experts per token") != std::string::npos);
 }
 
+TEST_CASE("Phi-3.5-MoE norms and mixes as the checkpoint does where the file has its noise, else as other converters") {
+  for (const float noise : {0.0f, 0.01f}) {
+    CAPTURE(noise);
+    ModelImage image(ModelImage::with_experts("phimoe"));
+    image.metadata.set("phimoe.attention.layer_norm_rms_epsilon", 1e-4f);
+    image.metadata.set("phimoe.attention.layer_norm_epsilon", 1e-3f);
+    if (noise > 0) image.metadata.set("phimoe.router_jitter_noise", noise);
+    const gguf::File file = image.open();
+    const core::Program program = models::build_program(file);
+    const auto params_of = [&](OpKind kind) { return std::ranges::find(program.ops, kind, &core::Op::kind)->params; };
+    const auto route = std::get<core::RouteParams>(params_of(OpKind::route));
+    CHECK(route.nearness == 2 * noise);
+    CHECK(route.by_score == (noise > 0));
+    CHECK(route.normalize == (noise == 0));
+    const auto norm = std::get<core::NormParams>(params_of(OpKind::layer_norm));
+    CHECK(norm.centered == (noise > 0));
+    CHECK(norm.epsilon == (noise > 0 ? 1e-3f : 1e-4f));
+  }
+  ModelImage image(ModelImage::with_experts("phimoe"));
+  image.metadata.set("phimoe.router_jitter_noise", 0.0f);
+  const gguf::File file = image.open();
+  const core::Program program = models::build_program(file);
+  const auto route = std::ranges::find(program.ops, OpKind::route, &core::Op::kind);
+  CHECK(std::get<core::RouteParams>(route->params).nearness > 0);
+  image.metadata.set("phimoe.router_jitter_noise", -1.0f);
+  CHECK(image.refusal().find("phimoe.router_jitter_noise is -1, expected 0 to 1") != std::string::npos);
+}
+
 TEST_CASE("experts may be those that a table has for each token") {
   const auto refusal = [](gguf::TensorType type, std::vector<int64_t> dims) {
     ModelImage image(ModelImage::with_experts("qwen3moe"));

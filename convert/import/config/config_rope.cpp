@@ -94,7 +94,10 @@ void read_long_rope(const Fields& scaling, const std::string& prefix, int64_t di
   const double usual = ratio > 1 ? std::sqrt(1 + std::log(ratio) / std::log(static_cast<double>(original))) : 1;
   metadata.set(prefix + "rope.scaling.type", "longrope");
   metadata.set(prefix + "rope.scaling.original_context_length", static_cast<uint32_t>(original));
-  metadata.set(prefix + "rope.scaling.attn_factor", static_cast<float>(scaling.get_number("attention_factor", usual)));
+  const double magnitude = scaling.get_number("short_mscale", scaling.get_number("attention_factor", usual));
+  if (scaling.get_number("long_mscale", magnitude) != magnitude)
+    throw_error("{}: is not short_mscale: this variant is not supported yet", scaling.where("long_mscale"));
+  metadata.set(prefix + "rope.scaling.attn_factor", static_cast<float>(magnitude));
 }
 
 // A number, or a list with one for each layer, which layers of a kind must share.

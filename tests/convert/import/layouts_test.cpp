@@ -57,6 +57,39 @@ TEST_CASE("convert: hyperparameters that a checkpoint keeps as tensors are read 
   CHECK_THROWS_WITH_AS(without.made(), doctest::Contains("model.layers.0.mlp.act_fn.alpha_n"), Error);
 }
 
+TEST_CASE("convert: Phi-3.5-MoE's norms, jitter and magnitude of long texts are kept, its biases too") {
+  Pieces p("PhimoeForCausalLM");
+  p.config.update({{"tie_word_embeddings", false},
+                   {"num_local_experts", 2},
+                   {"num_experts_per_tok", 2},
+                   {"rms_norm_eps", 1e-4},
+                   {"max_position_embeddings", 64},
+                   {"rope_scaling",
+                    {{"type", "longrope"},
+                     {"short_factor", {1, 1}},
+                     {"long_factor", {2, 2}},
+                     {"short_mscale", 1.25},
+                     {"long_mscale", 1.25},
+                     {"original_max_position_embeddings", 16}}}});
+  p.add("lm_head.weight", {3, 4});
+  p.add("lm_head.bias", {3}, 5);
+  for (const char* part : {"input_layernorm.weight", "input_layernorm.bias"}) p.in_layer(part, {4}, 2);
+  auto made = p.made();
+  CHECK(made["output.bias"].numbers == Floats{5, 6, 7});
+  CHECK(made["blk.0.attn_norm.bias"].numbers == Floats{2, 3, 4, 5});
+  const auto real = [&](const char* key) { return p.metadata.find(key)->view().as_float(); };
+  CHECK(real("phimoe.attention.layer_norm_epsilon") == doctest::Approx(1e-4));
+  CHECK(real("phimoe.attention.layer_norm_rms_epsilon") == doctest::Approx(1e-4));
+  CHECK(real("phimoe.router_jitter_noise") == doctest::Approx(0.01));
+  CHECK(real("phimoe.rope.scaling.attn_factor") == doctest::Approx(1.25));
+
+  p.config["rope_scaling"]["long_mscale"] = 1.5;
+  CHECK_THROWS_WITH_AS(p.made(), doctest::Contains("long_mscale: is not short_mscale"), Error);
+  p.config["rope_scaling"]["long_mscale"] = 1.25;
+  p.config["num_experts_per_tok"] = 1;
+  CHECK_THROWS_WITH_AS(p.made(), doctest::Contains("num_experts_per_tok"), Error);
+}
+
 TEST_CASE("convert: lists with an entry for each layer become arrays, and dense layers are counted") {
   Pieces p("LagunaForCausalLM");
   p.config.update({{"num_hidden_layers", 3},

@@ -90,7 +90,7 @@ constexpr auto kKinds = std::to_array<Kind>({
      .gate = core::Gate::softmax,
      .has_experts = in_every_layer,
      .read = scale_by_rotated},
-    {.name = "bailingmoe2", .attention = kNormed},
+    {.name = "bailingmoe2", .attention = kNormed, .drafts = Drafts::normed},
     {.name = "deepseek", .attention = kPlain, .normalize = false, .gate = core::Gate::softmax},
     {.name = "deepseek2-ocr", .attention = kSplit},
     {.name = "dots1", .attention = kNormed},

@@ -30,6 +30,10 @@ constexpr TensorRule kLing[] = {
     {"attention.key_layernorm", "attn_k_norm"},
     {"attention.query_key_value", "attn_qkv"},
 };
+constexpr TensorRule kLingDrafts[] = {{"eh_proj", "nextn.eh_proj"},
+                                      {"enorm", "nextn.enorm"},
+                                      {"hnorm", "nextn.hnorm"},
+                                      {"final_layernorm", "layer_output_norm"}};
 constexpr FieldRule kLingFields[] = {
     {"expert_shared_feed_forward_length", Kind::count, "moe_shared_expert_intermediate_size"},
     {"expert_shared_feed_forward_length", Kind::count, "num_shared_experts * moe_intermediate_size"}};
@@ -81,7 +85,8 @@ constinit const Checkpoint checkpoints::hy_v3 = {.fields = std::span(kFields).su
                                                  .drafts = checkpoints::kDraftLayers};
 constinit const Checkpoint checkpoints::deepseek = {
     .base = &dots1, .tensors = kRotated, .fields = kDeepSeek, .fixed = kDeepSeekFixed};
-constinit const Checkpoint checkpoints::bailingmoe2 = {.base = &dots1, .tensors = kLing, .fields = kLingFields};
+constinit const Checkpoint checkpoints::bailingmoe2 = {
+    .base = &dots1, .tensors = kLing, .fields = kLingFields, .drafts = kLingDrafts};
 constinit const Checkpoint checkpoints::olmoe = {.fields = kOlmoeFields, .fixed = kOlmoe};
 constinit const Checkpoint checkpoints::llama4 = {.tensors = kLlama4Tensors, .fields = kLlama4, .fixed = kLlama4Fixed};
 constinit const Checkpoint checkpoints::afmoe = {

@@ -12,16 +12,20 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers.modeling_layers import MtpModel
 
-from transformers_check import (DELTA, EXPERTS, GLM, HALF, HALF_SECTIONS, IDS, LATENT, MIMO, SIGMOID, STEP, SIGLIP,
-                                class_of, fields, run, shaken)
+from transformers_check import (DELTA, EXPERTS, GLM, HALF, HALF_SECTIONS, IDS, INDEXED, LATENT, LING_NAMES, MIMO, SIGMOID,
+                                STEP, SIGLIP, class_of, fields, renamed, run, shaken)
 
 BOUND = 5e-6
 DENSE = dict(DELTA, layer_types=["linear_attention", "full_attention"] * 2)
 # As in transformers_check.py, then what a head's layer is said to be, and where it stands in files.
 CASES = [
     ("Glm4Moe", "", dict(GLM, use_qk_norm=True), {}, "layers"),
+    ("Glm4Moe", "", dict(GLM, use_qk_norm=True), {}, "ling"),
     ("DeepseekV3", "", dict(LATENT, n_group=2, topk_group=1, routed_scaling_factor=2.5, norm_topk_prob=True), {},
      "layers"),
+    ("DeepseekV32", "", dict(INDEXED, n_group=2, topk_group=1),
+     dict(layer_types=["full_attention"], mlp_layer_types=["sparse"], index_topk=64), "layers"),
+    ("Glm4MoeLite", "", dict(LATENT, norm_topk_prob=True), dict(mlp_layer_types=["sparse"]), "layers"),
     ("HYV3", "", SIGMOID, dict(mlp_layer_types=["sparse"]), "layers"),
     ("Qwen3Next", "", dict(DENSE, **EXPERTS, norm_topk_prob=True, rope_parameters=HALF),
      dict(layer_types=["full_attention"]), "aside"),
@@ -36,6 +40,7 @@ CASES = [
 ]
 NAMES = {"mimo": [("mtp_block.post_attention_layernorm", "pre_mlp_layernorm"), ("mtp_block.", ""),
                   ("post_norm.", "final_layernorm.")],
+         "ling": [("mtp_block.", ""), ("post_norm.", "final_layernorm.")],
          "layers": [("mtp_block.", ""), ("post_norm.", "shared_head.norm.")],
          "step": [("mtp_block.", ""), ("post_norm.", "transformer.shared_head.norm.")],
          "aside": [("mtp_block.", "layers.0."), ("post_norm.", "norm."), ("eh_proj.", "fc."),
@@ -75,6 +80,9 @@ def check(ridge, kind, configuration, more, own, place):
                 name = name.replace(old, new)
             tensors[PLACES.get(place, f"model.layers.{layers}.") + name] = tensor.contiguous()
         save_file(tensors, folder / "model.safetensors")
+        if place == "ling":
+            ling = dict(num_experts=4, num_shared_experts=1, score_function="sigmoid")
+            renamed(folder, "BailingMoeV2ForCausalLM", ling, LING_NAMES, "attention.query_key_value")
         rows = model.get_decoder()(input_ids=ids).last_hidden_state
         if place in ("step", "mimo"):  # of the row before the last norm
             kept = []

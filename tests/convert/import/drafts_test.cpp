@@ -49,6 +49,18 @@ TEST_CASE("convert: layers behind a model's are its draft heads, without copies 
   CHECK(made.contains("blk.2.nextn.shared_head_head.weight"));
 }
 
+TEST_CASE("convert: the norm behind Ling 2's draft head is named like a layer's") {
+  Pieces p("BailingMoeV2ForCausalLM");
+  p.config.update({{"num_experts", 2}, {"num_experts_per_tok", 1}});
+  p.add("model.layers.1.eh_proj.weight", {4, 8});
+  for (const char* norm : {"enorm", "hnorm", "final_layernorm"})
+    p.add(std::string("model.layers.1.") + norm + ".weight", {4}, 3);
+  auto made = p.made();
+  CHECK(count(p, "bailingmoe2.nextn_predict_layers") == 1);
+  CHECK(made["blk.1.nextn.eh_proj.weight"].dims == Dims{8, 4});
+  CHECK(made["blk.1.layer_output_norm.weight"].numbers == Floats{3, 4, 5, 6});
+}
+
 TEST_CASE("convert: Qwen's draft head stands aside, its norms without their one") {
   Pieces p("Qwen3_5ForCausalLM");
   p.config.update({{"num_hidden_layers", 2}, {"head_dim", 8}, {"layer_types", {"linear_attention", "full_attention"}}});

@@ -33,6 +33,22 @@ constexpr FieldRule kBertFields[] = {
 };
 constexpr FixedField kBertFixed[] = {{"position_embedding_type = absolute", 1, 1}, {"is_decoder", 0, 0}};
 
+// "gated" is up's half in text models, the gate's in code models.
+constexpr TensorRule kJina2[] = {
+    {"attention.self.layer_norm_q", "attn_q_norm"},
+    {"attention.self.layer_norm_k", "attn_k_norm"},
+    {"layer_norm_1", "attn_norm_2"},
+    {"layer_norm_2", "layer_output_norm"},
+    {"mlp.layernorm", "layer_output_norm"},
+    {"mlp.gated_layers", "ffn_gate", {.rows = Rows::first_half}},
+    {"mlp.gated_layers", "ffn_up", {.rows = Rows::second_half}},
+    {"mlp.up_gated_layer", "ffn_up", {.rows = Rows::first_half}},
+    {"mlp.up_gated_layer", "ffn_gate", {.rows = Rows::second_half}},
+    {"mlp.wo", "ffn_down"},
+    {"mlp.down_layer", "ffn_down"},
+};
+constexpr FixedField kJina2Fixed[] = {{"position_embedding_type = alibi", 1, 0}, {"feed_forward_type = geglu", 1, 0}};
+
 constexpr TensorRule kNomic[] = {
     {"embeddings.word_embeddings", "token_embd"},
     {"embeddings.token_type_embeddings", "token_types"},
@@ -127,6 +143,9 @@ constinit const Checkpoint checkpoints::bert = {
     .tensors = kBert, .fields = kBertFields, .fixed = kBertFixed, .head = false, .activation = kGelu};
 constinit const Checkpoint checkpoints::nomic_bert = {
     .tensors = kNomic, .fields = kNormed, .fixed = kNomicFixed, .head = false, .activation = "silu | swiglu"};
+static constexpr Checkpoint kBertNames = {.tensors = kBert, .fields = kNormed};
+constinit const Checkpoint checkpoints::jina_bert_v2 = {
+    .base = &kBertNames, .tensors = kJina2, .fixed = kJina2Fixed, .head = false, .activation = kGelu};
 constinit const Checkpoint checkpoints::jina_bert_v3 = {
     .tensors = kNomic, .fields = kNormed, .fixed = kNomicFixed, .head = false, .activation = kGelu};
 constinit const Checkpoint checkpoints::modern_bert = {

@@ -1,5 +1,5 @@
 """Checks `ridge convert` for classes that transformers has not: plain_check.py RIDGE [NAME...]. Small random
-checkpoints and their logits, computed here with PyTorch. Needs torch, numpy, safetensors."""
+checkpoints and their logits, or hidden states, computed here with PyTorch. Needs torch, numpy, safetensors."""
 import json
 import pathlib
 import subprocess
@@ -89,21 +89,73 @@ def small_thinker(windows, softmax):
     return fields, t, norm(x, t["model.norm.weight"]) @ t["lm_head.weight"].T
 
 
+def jina2(code):
+    """Jina Embeddings 2: BERT with ALiBi and gates. Code models also norm q and k, and add the layer's input twice."""
+    layers, inner = 4, 96
+    shapes = {"embeddings.word_embeddings.weight": (VOCAB, WIDTH), "embeddings.token_type_embeddings.weight": (2, WIDTH),
+              "embeddings.LayerNorm.weight": (WIDTH,), "embeddings.LayerNorm.bias": (WIDTH,)}
+    linears = {"attention.self.query": (WIDTH, WIDTH), "attention.self.key": (WIDTH, WIDTH),
+               "attention.self.value": (WIDTH, WIDTH), "attention.output.dense": (WIDTH, WIDTH),
+               "mlp.down_layer" if code else "mlp.wo": (WIDTH, inner)}
+    norms = ["attention.output.LayerNorm"] + (["attention.self.layer_norm_q", "attention.self.layer_norm_k",
+                                               "layer_norm_1", "layer_norm_2"] if code else ["mlp.layernorm"])
+    for il in range(layers):
+        p = f"encoder.layer.{il}."
+        for name, (rows, cols) in linears.items():
+            shapes |= {f"{p}{name}.weight": (rows, cols), f"{p}{name}.bias": (rows,)}
+        shapes |= {f"{p}{name}.{part}": (WIDTH,) for name in norms for part in ("weight", "bias")}
+        shapes[p + ("mlp.up_gated_layer.weight" if code else "mlp.gated_layers.weight")] = (2 * inner, WIDTH)
+    t = random(shapes)
+
+    def linear(x, name):
+        return x @ t[name + ".weight"].T + t.get(name + ".bias", 0)
+
+    def normed(x, name):
+        return F.layer_norm(x, (WIDTH,), t[name + ".weight"], t[name + ".bias"], 1e-12)
+
+    places = torch.arange(len(IDS))
+    slopes = 2.0 ** (-8 / HEADS * (1 + torch.arange(HEADS)))
+    bias = -slopes[:, None, None] * (places[:, None] - places[None]).abs()
+    x = t["embeddings.word_embeddings.weight"][IDS] + t["embeddings.token_type_embeddings.weight"][0]
+    x = normed(x, "embeddings.LayerNorm")
+    for il in range(layers):
+        p = f"encoder.layer.{il}."
+        q, k, v = (linear(x, f"{p}attention.self.{n}") for n in ("query", "key", "value"))
+        if code:
+            q, k = normed(q, p + "attention.self.layer_norm_q"), normed(k, p + "attention.self.layer_norm_k")
+        q, k, v = (y.view(len(x), HEADS, DIM).transpose(0, 1) for y in (q, k, v))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(0, 1).flatten(1)
+        y = normed(linear(y, p + "attention.output.dense") + x, p + "attention.output.LayerNorm")
+        if code:
+            y = normed(y + x, p + "layer_norm_1")
+        first, second = linear(y, p + ("mlp.up_gated_layer" if code else "mlp.gated_layers")).chunk(2, -1)
+        z = F.gelu(second) * first if code else F.gelu(first) * second
+        x = normed(linear(z, p + ("mlp.down_layer" if code else "mlp.wo")) + y,
+                   p + ("layer_norm_2" if code else "mlp.layernorm"))
+    fields = dict(config("JinaBertForMaskedLM", layers, position_embedding_type="alibi", feed_forward_type="geglu",
+                         hidden_act="gelu", layer_norm_eps=1e-12, intermediate_size=inner, type_vocab_size=2),
+                  num_key_value_heads=HEADS)
+    return fields, t, x
+
+
 CASES = {
+    "Jina 2, texts": lambda: jina2(False),
+    "Jina 2, code": lambda: jina2(True),
     "SmallThinker, windows": lambda: small_thinker(True, False),
     "SmallThinker, softmax": lambda: small_thinker(False, True),
 }
 
 
 def check(ridge, case):
-    """The normalized mean squared error of ridge's logits."""
+    """The normalized mean squared error of ridge's logits, or of hidden states of encoders."""
     fields, tensors, expected = case()
+    command = ["embed", "--pooling", "none"] if "Bert" in fields["architectures"][0] else ["logits"]
     with tempfile.TemporaryDirectory() as tmp:
         folder = pathlib.Path(tmp)
         (folder / "config.json").write_text(json.dumps(fields))
         save_file({name: t.contiguous() for name, t in tensors.items()}, folder / "model.safetensors")
         for args in (["convert", folder, "-o", folder / "out.gguf"],
-                     ["logits", "-m", folder / "out.gguf", "--ids", ",".join(map(str, IDS)), "--out",
+                     [*command, "-m", folder / "out.gguf", "--ids", ",".join(map(str, IDS)), "--out",
                       folder / "out.npy", "--device", "cpu", "--exact"]):
             done = subprocess.run([ridge, *map(str, args)], capture_output=True, text=True)
             if done.returncode != 0:

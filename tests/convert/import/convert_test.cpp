@@ -168,6 +168,10 @@ TEST_CASE("convert: every class of the table of architectures is taken for its r
                               "mamba_expand", "num_heads", "indexer_compress_ratio"})
         c.config[key] = 2;
       c.config["output_gate_type"] = "sigmoid";
+      if (row.name == "jina-bert-v2") {
+        c.config["position_embedding_type"] = "alibi";
+        c.config["feed_forward_type"] = "geglu";
+      }
       c.save();
       gguf::Metadata metadata;
       const convert::import::Config config = config_in(c.folder, metadata);

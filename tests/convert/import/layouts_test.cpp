@@ -140,6 +140,23 @@ TEST_CASE("convert: RoBERTa's positions begin behind padding, and its context en
   }
 }
 
+TEST_CASE("convert: gate and up of Jina 2's text and code models stand the other way round") {
+  for (const bool code : {false, true}) {
+    Pieces p("JinaBertForMaskedLM");
+    p.prefix = "";
+    p.layers = "encoder.layer.";
+    p.table = "embeddings.word_embeddings";
+    p.config.update({{"position_embedding_type", "alibi"}, {"feed_forward_type", "geglu"}, {"hidden_act", "gelu"}});
+    p.in_layer(code ? "mlp.up_gated_layer.weight" : "mlp.gated_layers.weight", {8, 4});
+    p.in_layer(code ? "layer_norm_2.weight" : "mlp.layernorm.weight", {4}, 3);
+    auto made = p.made();
+    CHECK(rows_of(made["blk.0.ffn_gate.weight"]).front() == (code ? 4 : 0));
+    CHECK(rows_of(made["blk.0.ffn_up.weight"]).front() == (code ? 0 : 4));
+    CHECK(made["blk.0.layer_output_norm.weight"].numbers == Floats{3, 4, 5, 6});
+    CHECK(p.metadata.find("jina-bert-v2.attention.causal")->view().as_bool() == false);
+  }
+}
+
 namespace {
 
 // Encodes with the tokenizer of a llama checkpoint with 96 rows.

@@ -53,7 +53,35 @@ gguf::Metadata metadata_of(const Shape& s) {
     set("attention.key_length_mla", u32(s.head_dim));
     set("attention.value_length_mla", u32(s.value_dim));
     set("attention.kv_lora_rank", u32(s.latent));
-    if (s.query_latent > 0) set("attention.q_lora_rank", u32(s.query_latent));
+  }
+  if (s.query_latent > 0) set("attention.q_lora_rank", u32(s.query_latent));
+  if (s.index_heads > 0) {
+    set("attention.indexer.head_count", u32(s.index_heads));
+    set("attention.indexer.key_length", u32(s.index_dim));
+    set("attention.indexer.top_k", u32(s.index_top));
+  }
+  if (s.architecture == "minimax-m3") {
+    set("attention.indexer.block_size", uint32_t{128});
+    set("attention.indexer.local_blocks", uint32_t{1});
+  }
+  if (s.architecture == "grovemoe") {
+    set("expert_group_scale", 0.05f);
+    set("experts_per_group", u32(kSharingExperts));
+  }
+  if (s.architecture == "minimax-01") set("residual_scale", 3.5565588f);
+  if (s.compresses()) {
+    std::vector<uint32_t> ratios;
+    for (int64_t il = 0; il < s.layers; ++il)
+      ratios.push_back(s.kind_of(il) == 'E' ? 4 : s.kind_of(il) == 'H' ? 128 : 0);
+    set("attention.compress_ratios", ratios);
+    set("attention.compress_rope_freq_base", 160000.0f);
+    set("attention.output_group_count", u32(kOutputGroups));
+    set("attention.output_lora_rank", u32(kOutputRank));
+    set("hyper_connection.count", u32(kStreams));
+    set("hyper_connection.sinkhorn_iterations", uint32_t{20});
+    set("hyper_connection.epsilon", 1e-6f);
+    set("hash_layer_count", uint32_t{0});
+    set("swiglu_clamp_exp", std::vector<float>(static_cast<size_t>(s.layers), 10));
   }
   if (s.heads > 0) {
     set("attention.key_length", u32(s.latent > 0 ? s.latent + s.rope_dims : s.head_dim));
@@ -66,7 +94,7 @@ gguf::Metadata metadata_of(const Shape& s) {
     std::vector<uint32_t> slides;
     for (int64_t il = 0; il < s.layers; ++il) slides.push_back(s.kind_of(il) == 'W' ? 1 : 0);
     set("attention.sliding_window", u32(s.window));
-    set("attention.sliding_window_pattern", slides);
+    if (!s.compresses()) set("attention.sliding_window_pattern", slides);
   }
   if (s.full_head_dim > 0) {
     for (const char* key : {"attention.key_length", "attention.value_length", "rope.dimension_count"}) {
@@ -93,10 +121,13 @@ gguf::Metadata metadata_of(const Shape& s) {
     set("expert_count", u32(s.experts));
     set("expert_used_count", u32(s.experts_used));
     set("expert_feed_forward_length", u32(s.ffn_width));
-    if (s.has_sigmoid_gate()) set("expert_gating_func", static_cast<uint32_t>(core::Gate::sigmoid));
+    if (s.has_sigmoid_gate())
+      set("expert_gating_func",
+          static_cast<uint32_t>(s.compresses() ? core::Gate::root_softplus : core::Gate::sigmoid));
   }
   if (s.shared_ffn_width > 0) set("expert_shared_feed_forward_length", u32(s.shared_ffn_width));
-  if (s.architecture == "deepseek2" || s.architecture == "glm4moe" || s.has('K'))
+  if (s.architecture.starts_with("deepseek") || s.architecture == "glm4moe" || s.architecture == "minimax-m3" ||
+      s.has('K'))
     set("expert_shared_count", u32(s.shared_ffn_width / s.ffn_width));
   if (s.dense_layers > 0) set("leading_dense_block_count", u32(s.dense_layers));
   if (s.inner > 0) {

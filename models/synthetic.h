@@ -21,7 +21,8 @@ struct Shape {
   int64_t experts = 0, experts_used = 0; // 0: dense; else per expert
 
   std::string_view layer_kinds = "A"; // repeating: Attention, Windowed attention, Delta net, Kimi delta attention,
-                                      // Mamba 2, Scan of Mamba 1, short Convolution, RWKV 7, Feed-forward only
+                                      // Mamba 2, Scan of Mamba 1, short Convolution, RWKV 7, Lightning attention,
+                                      // Feed-forward only; of DeepSeek V4: entries of 4 positions (E) or 128 (H)
   int64_t rope_dims = 0;              // 0: head_dim
   bool output_gate = false;
   int64_t inner = 0, state = 0, inner_heads = 0, inner_groups = 0, conv_kernel = 0; // of recurrent layers
@@ -35,14 +36,17 @@ struct Shape {
   // Windows, and heads of layers without one.
   int64_t window = 0, full_head_dim = 0, full_kv_heads = 0;
 
+  int64_t index_heads = 0, index_dim = 0, index_top = 0; // of the indexer
+
   // Draft heads follow the layers and have no windows.
   int64_t draft_layers = 0;
   int64_t draft_vocab = 0; // of a separate EAGLE-3 head; 0: none
 
   bool has_sigmoid_gate() const {
-    return architecture == "lfm2moe" || architecture == "glm4moe" || architecture == "laguna" || has('K') ||
-           query_latent > 0;
+    return architecture == "lfm2moe" || architecture == "glm4moe" || architecture == "laguna" ||
+           architecture == "minimax-m3" || has('K') || query_latent > 0;
   }
+  bool compresses() const { return has('E'); } // is DeepSeek V4
   bool has(char kind) const { return layer_kinds.find(kind) != std::string_view::npos; }
   char kind_of(int64_t layer) const {
     if (draft_layers > 0 && layer >= layers) return 'A';
@@ -52,6 +56,11 @@ struct Shape {
 
 // Ranks of RWKV 7's small products.
 inline constexpr int64_t kDecayRank = 96, kRateRank = 96, kValueRank = 64, kGateRank = 320;
+
+// Of GroveMoE: experts that share an adjugate expert, and its width.
+inline constexpr int64_t kSharingExperts = 2, kSharedExpertWidth = 128;
+// Of DeepSeek V4.
+inline constexpr int64_t kStreams = 4, kOutputGroups = 8, kOutputRank = 1024;
 
 const std::vector<Shape>& shapes();
 

@@ -109,6 +109,24 @@ const std::vector<Shape>& shapes() {
        .expert_period = 2},
       {.name = "rwkv7-2.9b", .architecture = "rwkv7", .layers = 32, .width = 2560, .ffn_width = 10240, .heads = 0,
        .kv_heads = 0, .head_dim = 64, .vocab = 65536, .rope_base = 1e4, .layer_kinds = "R"},
+      {.name = "grovemoe", .architecture = "grovemoe", .layers = 48, .width = 2048, .ffn_width = 768, .heads = 32,
+       .kv_heads = 4, .head_dim = 128, .vocab = 151936, .rope_base = 1e6, .experts = 128, .experts_used = 8},
+      // Of these, one GPU holds some layers: 12 of 60, 9 of 61, 12 of 43, and 16 of 80.
+      {.name = "minimax-m3", .architecture = "minimax-m3", .layers = 12, .width = 6144, .ffn_width = 3072, .heads = 64,
+       .kv_heads = 4, .head_dim = 128, .vocab = 200064, .rope_base = 5e6, .experts = 128, .experts_used = 4,
+       .rope_dims = 64, .shared_ffn_width = 3072, .dense_layers = 1, .dense_ffn_width = 12288, .index_heads = 4,
+       .index_dim = 128, .index_top = 16},
+      {.name = "deepseek-v3.2", .architecture = "deepseek32", .layers = 9, .width = 7168, .ffn_width = 2048,
+       .heads = 128, .kv_heads = 1, .head_dim = 192, .vocab = 129280, .rope_base = 1e4, .experts = 256,
+       .experts_used = 8, .rope_dims = 64, .shared_ffn_width = 2048, .dense_layers = 3, .dense_ffn_width = 18432,
+       .latent = 512, .query_latent = 1536, .value_dim = 128, .index_heads = 64, .index_dim = 128, .index_top = 2048},
+      {.name = "deepseek-v4-flash", .architecture = "deepseek4", .layers = 12, .width = 4096, .ffn_width = 2048,
+       .heads = 64, .kv_heads = 1, .head_dim = 512, .vocab = 129280, .rope_base = 1e4, .experts = 256,
+       .experts_used = 6, .layer_kinds = "WWEHEHEHEHEH", .rope_dims = 64, .shared_ffn_width = 2048,
+       .query_latent = 1024, .window = 128, .index_heads = 64, .index_dim = 128, .index_top = 512},
+      {.name = "minimax-text-01", .architecture = "minimax-01", .layers = 16, .width = 6144, .ffn_width = 9216,
+       .heads = 64, .kv_heads = 8, .head_dim = 128, .vocab = 200064, .rope_base = 1e7, .experts = 32,
+       .experts_used = 2, .layer_kinds = "LLLLLLLA", .rope_dims = 64},
       // clang-format on
   };
   return kShapes;

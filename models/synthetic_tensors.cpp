@@ -20,22 +20,28 @@ class TensorList {
       blk_ = fmt::format("blk.{}.", il);
       norm("attn_norm");
       const char kind = s.kind_of(il);
-      if (kind == 'A' || kind == 'W') s.latent > 0 ? latent_attention() : attention(kind);
+      if (s.compresses())
+        compressed_attention(kind);
+      else if (kind == 'A' || kind == 'W')
+        s.latent > 0 ? latent_attention() : attention(kind);
       if (kind == 'D') delta_net();
       if (kind == 'K') kimi_delta();
       if (kind == 'M') mamba2();
       if (kind == 'S') scan();
       if (kind == 'R') rwkv7(il == 0);
       if (kind == 'C') short_conv();
+      if (kind == 'L') lightning();
       if (kind == 'F') feed_forward(false);
       if (s.has('F') || s.has('R') || s.ffn_width == 0) continue;
       if (gemma()) gemma_norms();
       const bool other_name = s.has('D') || s.architecture == "glm4moe" || gpt_oss();
       norm(other_name ? "post_attention_norm" : "ffn_norm");
       feed_forward(true, il);
+      if (s.architecture == "minimax-m3" && il >= s.dense_layers) block_indexer();
       if (il >= s.layers) draft_head();
     }
     blk_.clear();
+    if (s.compresses()) hyper("output_hc", kStreams, 1);
     norm(s.architecture == "lfm2moe" ? "token_embd_norm" : "output_norm");
     if (gemma())
       vector("rope_freqs.weight", s.full_head_dim / 2);
@@ -86,7 +92,8 @@ class TensorList {
       vector("attn_k.bias", kv_width);
       vector("attn_v.bias", kv_width);
     }
-    if (s.architecture.starts_with("qwen3") || s.architecture == "laguna" || s.output_gate || s.has('C') || gemma()) {
+    if (s.architecture.starts_with("qwen3") || s.architecture == "laguna" || s.architecture == "grovemoe" ||
+        s.architecture == "minimax-m3" || s.output_gate || s.has('C') || gemma()) {
       vector("attn_q_norm.weight", head_dim);
       vector("attn_k_norm.weight", head_dim);
     }
@@ -116,6 +123,54 @@ class TensorList {
     matrix("attn_k_b", {nope, s.latent, s.heads});
     matrix("attn_v_b", {s.latent, s.value_dim, s.heads});
     matrix("attn_output", {s.heads * s.value_dim, s.width});
+    if (s.index_heads == 0) return;
+    for (const char* part : {"weight", "bias"}) vector(fmt::format("indexer.k_norm.{}", part), s.index_dim);
+    matrix("indexer.proj", {s.width, s.index_heads});
+    matrix("indexer.attn_k", {s.width, s.index_dim});
+    matrix("indexer.attn_q_b", {s.query_latent, s.index_heads * s.index_dim});
+  }
+  // Unused here, required by llama.cpp.
+  void block_indexer() {
+    const Shape& s = s_;
+    matrix("indexer.q_proj", {s.width, s.index_heads * s.index_dim});
+    matrix("indexer.k_proj", {s.width, s.index_dim});
+    for (const char* norm : {"q_norm", "k_norm"}) vector(fmt::format("indexer.{}.weight", norm), s.index_dim);
+  }
+  void compressed_attention(char kind) {
+    const Shape& s = s_;
+    matrix("attn_q_a", {s.width, s.query_latent});
+    vector("attn_q_a_norm.weight", s.query_latent);
+    matrix("attn_q_b", {s.query_latent, s.heads * s.head_dim});
+    matrix("attn_kv", {s.width, s.head_dim});
+    vector("attn_kv_a_norm.weight", s.head_dim);
+    vector("attn_sinks.weight", s.heads);
+    matrix("attn_output_a", {s.heads / kOutputGroups * s.head_dim, kOutputRank, kOutputGroups});
+    matrix("attn_output_b", {kOutputGroups * kOutputRank, s.width});
+    for (const char* block : {"hc_attn", "hc_ffn"}) hyper(block, kStreams * (kStreams + 2), 3);
+    if (kind == 'E') {
+      compressor("attn_compressor", s.head_dim, 2, 4);
+      compressor("indexer_compressor", s.index_dim, 2, 4);
+      matrix("indexer.proj", {s.width, s.index_heads});
+      matrix("indexer.attn_q_b", {s.query_latent, s.index_heads * s.index_dim});
+    }
+    if (kind == 'H') compressor("attn_compressor", s.head_dim, 1, 128);
+  }
+  void compressor(const std::string& name, int64_t dim, int64_t parts, int64_t ratio) {
+    for (const char* matrices : {"_kv", "_gate"}) matrix(name + matrices, {s_.width, parts * dim});
+    matrix(name + "_ape", {parts * dim, ratio}, quant::Type::F32);
+    vector(name + "_norm.weight", dim);
+  }
+  void hyper(const std::string& name, int64_t gates, int64_t scales) {
+    matrix(name + "_fn", {kStreams * s_.width, gates}, quant::Type::F32);
+    vector(name + "_base.weight", gates);
+    vector(name + "_scale.weight", scales);
+  }
+  void lightning() {
+    const int64_t width = s_.heads * s_.head_dim;
+    matrix("attn_qkv", {s_.width, 3 * width});
+    matrix("attn_gate", {s_.width, width});
+    vector("attn_norm_2.weight", width);
+    matrix("attn_output", {width, s_.width});
   }
   void delta_net() {
     const Shape& s = s_;
@@ -221,6 +276,11 @@ class TensorList {
       for (const char* name : {"ffn_gate_exps.bias", "ffn_up_exps.bias"})
         tensors_.push_back({blk_ + name, quant::Type::F32, {s.ffn_width, s.experts}});
       tensors_.push_back({blk_ + "ffn_down_exps.bias", quant::Type::F32, {s.width, s.experts}});
+    }
+    if (s.architecture == "grovemoe") {
+      for (const char* name : {"ffn_gate_chexps", "ffn_up_chexps"})
+        matrix(name, {s.width, kSharedExpertWidth, s.experts / kSharingExperts});
+      matrix("ffn_down_chexps", {kSharedExpertWidth, s.width, s.experts / kSharingExperts});
     }
     if (s.has_sigmoid_gate()) vector("exp_probs_b.bias", s.experts);
     if (s.shared_ffn_width == 0) return;

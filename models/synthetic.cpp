@@ -81,6 +81,7 @@ gguf::Metadata metadata_of(const Shape& s) {
     set("hyper_connection.sinkhorn_iterations", uint32_t{20});
     set("hyper_connection.epsilon", 1e-6f);
     set("hash_layer_count", uint32_t{0});
+    set("expert_weights_scale", 1.5f);
     set("swiglu_clamp_exp", std::vector<float>(static_cast<size_t>(s.layers), 10));
   }
   if (s.heads > 0) {

@@ -111,7 +111,7 @@ const std::vector<Shape>& shapes() {
        .kv_heads = 0, .head_dim = 64, .vocab = 65536, .rope_base = 1e4, .layer_kinds = "R"},
       {.name = "grovemoe", .architecture = "grovemoe", .layers = 48, .width = 2048, .ffn_width = 768, .heads = 32,
        .kv_heads = 4, .head_dim = 128, .vocab = 151936, .rope_base = 1e6, .experts = 128, .experts_used = 8},
-      // Of these, one GPU holds some layers: 12 of 60, 9 of 61, 12 of 43, and 16 of 80.
+      // One GPU holds only some layers of the next four models: 12 of 60, 9 of 61, 12 of 43, 16 of 80.
       {.name = "minimax-m3", .architecture = "minimax-m3", .layers = 12, .width = 6144, .ffn_width = 3072, .heads = 64,
        .kv_heads = 4, .head_dim = 128, .vocab = 200064, .rope_base = 5e6, .experts = 128, .experts_used = 4,
        .rope_dims = 64, .shared_ffn_width = 3072, .dense_layers = 1, .dense_ffn_width = 12288, .index_heads = 4,

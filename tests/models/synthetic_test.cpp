@@ -76,6 +76,10 @@ TEST_CASE("a synthetic model has the keys that llama.cpp does without a default 
                                {"glm-4.7-flash:Q4_K_M", "deepseek2.expert_shared_count", 1},
                                {"deepseek-v2-lite:Q4_K_M", "deepseek2.expert_shared_count", 2},
                                {"rwkv7-2.9b:Q4_K_M", "rwkv7.attention.decay_lora_rank", 96},
+                               {"grovemoe:Q4_K_M", "grovemoe.experts_per_group", 2},
+                               {"minimax-m3:Q4_K_M", "minimax-m3.attention.indexer.top_k", 16},
+                               {"deepseek-v3.2:Q4_K_M", "deepseek32.expert_shared_count", 1},
+                               {"deepseek-v4-flash:Q4_K_M", "deepseek4.hyper_connection.count", 4},
                                {"llama-8b:F16", "general.file_type", 1},
                                {"llama-8b:Q6_K", "general.file_type", 18},
                                {"llama-8b:Q4_K_M", "general.file_type", 15}}) {

@@ -275,7 +275,7 @@ void add_server_options(CLI::App& command, ServeCommand& options) {
                    "public internet only");
   command
       .add_option("--models-dir", options.folder,
-                  "serve the GGUF files of this folder; each is loaded when a request names it")
+                  "serve the GGUF files of this folder and its subfolders; each is loaded on request")
       ->type_name("FOLDER");
   command
       .add_option("--memory", options.memory,

@@ -73,7 +73,7 @@ bool Answers::follow_all(const std::function<bool()>& client_is_there, const Tak
   while (left() > 0) {
     bool ready = false;
     for (size_t i = 0; i < answers_.size(); ++i)
-      if (!answers_[i].ended && answers_[i].sequence->wait(std::chrono::milliseconds(0))) {
+      if (!answers_[i].ended && answers_[i].sequence->ready()) {
         advance(i, take);
         ready = true;
       }

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <ctime>
 #include <span>
+#include <utility>
 
 namespace ridge::server {
 namespace {
@@ -176,18 +177,26 @@ void OpenAiReply::send(std::shared_ptr<OpenAiReply> reply, HttpResponse& respons
 void OpenAiReply::run(Client& client) { stream_ ? stream(client) : answer(client); }
 
 void OpenAiReply::stream(Client& client) {
-  const auto send_choice = [&](Json choice, bool last) {
+  std::string same = Client::to_text(envelope(names_.event, Json::array())); // of all events
+  same.resize(same.size() - std::string_view("]}").size());
+  const auto send_choice = [&](const Json& choice, bool last) {
     if (choice.is_null()) return;
-    Json chunk = envelope(names_.event, Json::array({std::move(choice)}));
-    if (timings_in_events_ && timings_.began()) chunk["timings"] = timings_.json(answers_);
-    if (last && !usage_in_stream_) chunk["timings"] = timings_json(answers_);
-    if (usage_in_events_) chunk["usage"] = usage_so_far();
-    client.event(chunk);
+    std::string chunk = same + Client::to_text(choice) + "]";
+    const auto add = [&](const char* name, const Json& value) {
+      chunk += fmt::format(R"(,"{}":{})", name, Client::to_text(value));
+    };
+    if (last && !usage_in_stream_)
+      add("timings", timings_json(answers_));
+    else if (timings_in_events_ && timings_.began())
+      add("timings", timings_.json(answers_));
+    if (usage_in_events_) add("usage", usage_so_far());
+    client.event_text(chunk + "}");
   };
   for (size_t i = 0; i < answers(); ++i) send_choice(opening(i), false);
   if (progress_in_events_) answers_.call_while_waiting([&] { return send_progress(client); });
   if (!answers_.follow([&] { return client.is_there(); },
                        [&](size_t i, const auto* token, const auto& piece) {
+                         if (token && progress_in_events_ && answers_.all()[i].taken == 1) send_progress(client, i);
                          if (token) timings_.count_token();
                          const bool last = !token && std::ranges::all_of(answers_.all(), &Answers::Answer::ended);
                          send_choice(event(i, token, piece), last);
@@ -205,15 +214,19 @@ void OpenAiReply::stream(Client& client) {
 bool OpenAiReply::send_progress(Client& client) {
   for (size_t i = 0; i < answers(); ++i) {
     const Answers::Answer& answer = answers_.all()[i];
-    const int64_t read = answer.sequence->progress().read;
-    if (answer.taken > 0 || answer.ended || read == sent_progress_) continue;
-    sent_progress_ = read;
-    Json chunk = envelope(names_.event, Json::array({empty_choice(i)}));
-    chunk["prompt_progress"] = progress_json(answer, timings_.seconds());
-    if (timings_in_events_) chunk["timings"] = timings_.json(answers_);
-    if (!client.event(chunk)) return false;
+    if (answer.taken == 0 && !answer.ended && !send_progress(client, i)) return false;
   }
   return true;
+}
+
+bool OpenAiReply::send_progress(Client& client, size_t i) {
+  const Answers::Answer& answer = answers_.all()[i];
+  const int64_t read = answer.sequence->progress().read;
+  if (std::exchange(sent_progress_, read) == read) return true;
+  Json chunk = envelope(names_.event, Json::array({empty_choice(i)}));
+  chunk["prompt_progress"] = progress_json(answer, timings_.seconds());
+  if (timings_in_events_) chunk["timings"] = timings_.json(answers_);
+  return client.event(chunk);
 }
 
 void OpenAiReply::answer(Client& client) {
@@ -229,7 +242,12 @@ void OpenAiReply::answer(Client& client) {
 }
 
 Json OpenAiReply::envelope(const char* object, Json choices) const {
-  return {{"id", id_}, {"object", object}, {"created", created_}, {"model", model_}, {"choices", std::move(choices)}};
+  return {{"id", id_},
+          {"object", object},
+          {"created", created_},
+          {"model", model_},
+          {"system_fingerprint", build_info()},
+          {"choices", std::move(choices)}};
 }
 
 Json OpenAiReply::usage_so_far() const {

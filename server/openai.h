@@ -66,6 +66,7 @@ class OpenAiReply {
   void run(Client& client);
   void stream(Client& client);
   bool send_progress(Client& client);
+  bool send_progress(Client& client, size_t i);
   void answer(Client& client);
   Json envelope(const char* object, Json choices) const;
   Json usage() const;

@@ -28,6 +28,8 @@ Json timings_of(int64_t cached, int64_t prompt, double prompt_s, int64_t generat
 
 } // namespace
 
+std::string build_info() { return fmt::format("build {} of ridge", RIDGE_VERSION); }
+
 Json settings_json(const api::SamplingOptions& sampling, const text::Tokenizer* tokenizer) {
   const core::SamplerParams& p = sampling.params;
   Json bias = Json::array(), samplers = Json::array();

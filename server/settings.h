@@ -4,8 +4,11 @@
 #include "server/answers.h"
 
 #include <cstdint>
+#include <string>
 
 namespace ridge::server {
+
+std::string build_info(); // begins with "b", as llama.cpp's clients expect
 
 // With a tokenizer, ignored end tokens are among the biases.
 Json settings_json(const api::SamplingOptions& sampling, const text::Tokenizer* tokenizer = nullptr);

@@ -17,17 +17,18 @@ std::string token_or_nothing(const text::Tokenizer& tokenizer, int32_t id) {
   return id < 0 ? std::string() : std::string(tokenizer.token_text(id));
 }
 
-} // namespace
-
-void health(const Models&, const HttpRequest&, HttpResponse& response) { reply(response, {{"status", "ok"}}); }
-
-void version(const Models&, const HttpRequest&, HttpResponse& response) {
-  reply(response, {{"version", RIDGE_VERSION}});
+// By which llama.cpp's clients know that models are loaded by name.
+Json router_properties() {
+  return {{"role", "router"},          {"max_instances", 0}, // limited by memory, not by number
+          {"models_autoload", true},   {"model_alias", "ridge"},
+          {"model_path", "none"},      {"default_generation_settings", {{"params", Json::object()}, {"n_ctx", 0}}},
+          {"build_info", build_info()}};
 }
 
-void props(ModelService& service, const HttpRequest&, HttpResponse& response) {
+Json properties_of(const ModelService& service) {
   const engine::LoadedModel& model = service.model();
   Json properties = {{"model", service.name()},
+                     {"role", "model"},
                      {"executor", model.executor->description()},
                      {"total_slots", model.executor->config().streams},
                      {"n_ctx", service.context()},
@@ -36,7 +37,7 @@ void props(ModelService& service, const HttpRequest&, HttpResponse& response) {
                      {"model_path", fmt::format("{}.gguf", service.name())}, // the folder stays private
                      {"bos_token", token_or_nothing(service.tokenizer(), service.tokenizer().bos())},
                      {"eos_token", token_or_nothing(service.tokenizer(), service.tokenizer().eos())},
-                     {"build_info", fmt::format("ridge {}", RIDGE_VERSION)},
+                     {"build_info", build_info()},
                      {"is_sleeping", false},
                      {"endpoint_slots", true},
                      {"endpoint_props", false},
@@ -51,7 +52,25 @@ void props(ModelService& service, const HttpRequest&, HttpResponse& response) {
                                                  {"is_processing", false},
                                                  {"params", settings_json(texts->sampling())}};
   }
-  reply(response, properties);
+  return properties;
+}
+
+} // namespace
+
+void health(const Models&, const HttpRequest&, HttpResponse& response) { reply(response, {{"status", "ok"}}); }
+
+void version(const Models&, const HttpRequest&, HttpResponse& response) {
+  reply(response, {{"version", RIDGE_VERSION}});
+}
+
+void props(Models& models, const HttpRequest& request, HttpResponse& response) {
+  const auto name = request.parameter("model");
+  if (models.several() && (!name || name->empty())) return reply(response, router_properties());
+  if (const auto load = request.parameter("autoload"); models.several() && (load == "false" || load == "0"))
+    for (const Models::State& state : models.states())
+      if (state.file.name == *name && !state.loaded) throw_invalid("model", "the model {} is not loaded", *name);
+  const ModelService::Use use = models.use(std::optional<std::string>(name));
+  reply(response, properties_of(use.service()));
 }
 
 void slots(Service& service, const HttpRequest& request, HttpResponse& response) {
@@ -65,6 +84,14 @@ void slots(Service& service, const HttpRequest& request, HttpResponse& response)
                     {"speculative", service.scheduler().speculates()},
                     {"is_processing", position >= 0},
                     {"n_past", std::max<int64_t>(position, 0)}});
+  for (const api::Sequences::Row& row : service.scheduler().sequences().rows)
+    if (row.stream >= 0 && positions[row.stream] >= 0)
+      list[row.stream].update(
+          {{"id_task", row.number},
+           {"n_prompt_tokens", row.evaluated_tokens},
+           {"n_prompt_tokens_processed", std::min(row.evaluated_tokens, row.prompt_tokens)},
+           {"n_prompt_tokens_cache", row.cached_tokens},
+           {"next_token", Json::array({{{"has_next_token", true}, {"n_decoded", row.answer_tokens}}})}});
   reply(response, list);
 }
 

@@ -55,7 +55,7 @@ struct ServeCommand {
   std::string folder, key_file, memory;
   std::string most_body = "32MiB";
   double idle_seconds = 0;
-  bool image_urls = false, no_page = false;
+  bool image_urls = false, no_page = false, looks_beside = false;
 
   void run() {
     give_memory_back();
@@ -69,7 +69,7 @@ struct ServeCommand {
       throw Error("--lora works with a single model only; for several, set lora in each model's section of the "
                   "configuration file",
                   Error::kUsage);
-    const bool looks_beside = setup.model.mmproj.empty();
+    looks_beside = setup.model.mmproj.empty();
     if (setup.model.mmproj == kNoEncoder) setup.model.mmproj.clear();
     if (!setup.model.mmproj.empty() && several())
       throw Error("--mmproj works with a single model only: it must match the model", Error::kUsage);
@@ -88,11 +88,6 @@ struct ServeCommand {
     take_limits();
     const auto log = [](const std::string& line) { note(line); };
     std::vector<server::ModelFile> all = model_files();
-    for (server::ModelFile& file : all) {
-      if (looks_beside) file.mmproj = encoder_beside(file.path);
-      if (several()) take_own_setup(file);
-    }
-    take_names(all);
     const bool one_with_encoder = !several() && !all[0].mmproj.empty();
     const std::unique_ptr<server::ServedModel> only =
         several() || one_with_encoder ? nullptr : open_only(all[0].name, log);
@@ -197,10 +192,14 @@ struct ServeCommand {
     std::vector<server::ModelFile> all;
     for (const std::string& file : files) all.push_back({server::model_name(file), file});
     if (files.empty() && folder.empty()) all.push_back({"guide", ""});
-    if (folder.empty()) return all;
-    for (server::ModelFile& file : server::model_files(folder))
-      if (!hub::is_projector_file(file.path.substr(file.path.rfind('/') + 1))) all.push_back(std::move(file));
-    if (all.empty()) throw_error("--models-dir: {}: contains no models", folder);
+    const auto is_model = [](const std::string& name) { return !hub::is_projector_file(name); };
+    if (!folder.empty())
+      for (server::ModelFile& file : server::model_files(folder, is_model)) all.push_back(std::move(file));
+    for (server::ModelFile& file : all) {
+      if (looks_beside) file.mmproj = encoder_beside(file.path);
+      if (several()) take_own_setup(file);
+    }
+    take_names(all);
     return all;
   }
 
@@ -224,6 +223,7 @@ struct ServeCommand {
   std::unique_ptr<server::Models> list(std::vector<server::ModelFile> all, const engine::Notice& log) const {
     server::Models::Settings of_all = {setup, 0, idle_seconds, !several()};
     if (several()) {
+      of_all.list = [this] { return model_files(); };
       if (!memory.empty()) of_all.memory_bytes = static_cast<double>(core::parse_bytes(memory, "--memory"));
       log(fmt::format("{} models, each loaded on first request; {} parallel requests", all.size(), setup.parallel));
     } else {
@@ -275,7 +275,7 @@ void add_server_options(CLI::App& command, ServeCommand& options) {
                    "public internet only");
   command
       .add_option("--models-dir", options.folder,
-                  "serve the GGUF files of this folder; each is loaded when a request names it")
+                  "serve the GGUF files of this folder and its subfolders; each is loaded on request")
       ->type_name("FOLDER");
   command
       .add_option("--memory", options.memory,

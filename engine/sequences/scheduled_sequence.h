@@ -20,11 +20,11 @@ class ScheduledSequence final : public Sequence {
   // The sampler does not take the token yet. Fills in `choice` if the request keeps choices. Throws Error for unusable
   // logits.
   int32_t draw(std::span<const float> logits, std::optional<core::TokenChoice>& choice);
-  // Appends and delivers a token. Returns why the sequence ends with it.
+  // Appends and delivers a token; announce() wakes its reader. Returns why the sequence ends with it.
   std::optional<StopReason> append(int32_t token, std::optional<core::TokenChoice> choice);
   // `logits` of the token before `place`.
   void describe_prompt_token(int64_t place, std::span<const float> logits);
-  using Sequence::end;
+  using Sequence::announce, Sequence::end;
 
   std::span<const int32_t> text() const { return std::span(tokens_).first(text_); }
   // Tokens as caches distinguish them (marked_text()).

@@ -17,6 +17,7 @@ Scheduler::Scheduler(core::Executor& executor, const core::Program& program, std
       streams_(make_streams(executor, program)), prefixes_(executor, program, prefixes, streams_), turns_(turns),
       ledger_(executor.config().streams),
       steps_(executor, program, streams_, prefixes_, ledger_, turns.clock, std::move(speculator),
+             driver == Driver::thread,
              {.has_other_work = [this] { return intake_.interrupts(streams_) || next_start().sequence; },
               .end = [this](Stream& stream, StopReason stop,
                             std::exception_ptr error) { end(stream, stop, std::move(error)); }}) {

@@ -23,6 +23,11 @@ bool Sequence::wait(std::chrono::milliseconds most) {
   return arrived_.wait_for(lock, most, [&] { return !arrivals_.empty() || ended_; });
 }
 
+bool Sequence::ready() const {
+  const std::scoped_lock lock(mutex_);
+  return !arrivals_.empty() || ended_;
+}
+
 bool Sequence::ended() const {
   const std::scoped_lock lock(mutex_);
   return ended_;
@@ -31,16 +36,19 @@ bool Sequence::ended() const {
 void Sequence::deliver(Token token) {
   const std::scoped_lock lock(mutex_);
   arrivals_.push_back(std::move(token));
-  arrived_.notify_all();
 }
 
+void Sequence::announce() { arrived_.notify_all(); }
+
 void Sequence::end(StopReason stop, std::exception_ptr error) {
-  const std::scoped_lock lock(mutex_);
-  stop_ = stop;
-  sampler_.reset();
-  error_ = std::move(error);
-  ended_ = true;
-  arrived_.notify_all();
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = stop;
+    sampler_.reset();
+    error_ = std::move(error);
+    ended_ = true;
+  }
+  announce(); // without the lock, for which the woken thread would wait again
 }
 
 } // namespace ridge::engine

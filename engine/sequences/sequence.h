@@ -88,6 +88,7 @@ class Sequence {
   std::optional<Token> next();
   // Waits at most so long. Returns whether next() would not block.
   bool wait(std::chrono::milliseconds most);
+  bool ready() const; // the same without waiting
   bool ended() const;
   // Tokens generated until then remain available.
   void cancel() { cancelled_ = true; }
@@ -121,6 +122,7 @@ class Sequence {
  protected:
   explicit Sequence(SequenceRequest request);
   void deliver(Token token);
+  void announce(); // wakes threads that wait for a token
   void end(StopReason stop, std::exception_ptr error);
 
   SequenceRequest request_;

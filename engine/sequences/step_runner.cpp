@@ -8,6 +8,11 @@
 namespace ridge::engine {
 
 void StepRunner::step() {
+  run_step();
+  announcer_.announce(); // after an exception all sequences end, which wakes their readers
+}
+
+void StepRunner::run_step() {
   if (awaited_ > 0) return await();
   if (is_diffusion_) return fill();
   for (Stream& stream : streams_)
@@ -132,7 +137,11 @@ void StepRunner::choose(const Piece& piece, int64_t output, std::span<const int3
 }
 
 void StepRunner::append(Stream& stream, int32_t token, std::optional<core::TokenChoice> choice) {
-  if (const auto stop = stream.sequence->append(token, std::move(choice))) hooks_.end(stream, *stop, nullptr);
+  const std::optional<StopReason> stop = stream.sequence->append(token, std::move(choice));
+  if (stop)
+    hooks_.end(stream, *stop, nullptr);
+  else
+    announcer_.add(stream.sequence);
 }
 
 // A diffusion model's step: fills the text that waited longest. A token is delivered once all before it are decided.

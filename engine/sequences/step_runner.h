@@ -1,6 +1,7 @@
 // Evaluates steps and takes their tokens.
 #pragma once
 
+#include "engine/sequences/announcer.h"
 #include "engine/sequences/drafting.h"
 #include "engine/sequences/ledger.h"
 #include "engine/sequences/shared_prefixes.h"
@@ -20,12 +21,13 @@ class StepRunner {
     std::function<bool()> has_other_work; // a sequence or something else could start
     std::function<void(Stream& stream, StopReason stop, std::exception_ptr error)> end;
   };
-  // All references must outlive it. `clock` times steps.
+  // All references must outlive it. `clock` times steps. `announcing_thread`: see Announcer.
   StepRunner(core::Executor& executor, const core::Program& program, Streams& streams, SharedPrefixes& prefixes,
-             Ledger& ledger, std::function<double()> clock, std::unique_ptr<Speculator> speculator, Hooks hooks)
+             Ledger& ledger, std::function<double()> clock, std::unique_ptr<Speculator> speculator,
+             bool announcing_thread, Hooks hooks)
       : executor_(executor), program_(program), streams_(streams), prefixes_(prefixes), ledger_(ledger),
         clock_(std::move(clock)), is_diffusion_(core::sees_ahead(program)), planner_(executor, program, streams),
-        drafting_(executor, program, std::move(speculator)), hooks_(std::move(hooks)) {}
+        drafting_(executor, program, std::move(speculator)), announcer_(announcing_thread), hooks_(std::move(hooks)) {}
 
   void step();
   uint64_t count() const { return steps_; }
@@ -43,6 +45,7 @@ class StepRunner {
   }
 
  private:
+  void run_step();
   void evaluate(std::span<const Piece> pieces);
   void describe_prompt(const Piece& piece, int64_t output);
   std::vector<const core::Sampler*> samplers_of(std::span<const Piece> pieces) const;
@@ -65,6 +68,7 @@ class StepRunner {
   const bool is_diffusion_;
   StepPlanner planner_;
   Drafting drafting_;
+  Announcer announcer_;
   const Hooks hooks_;
   uint64_t steps_ = 0;
   bool chained_ = false; // the executor chooses tokens itself

@@ -40,6 +40,8 @@ std::unique_ptr<PrefixCache> own_files(core::Executor& executor, const core::Pro
 
 std::vector<int32_t> read_saved_tokens(const std::string& folder) {
   const std::string path = tokens_file(folder);
+  if (std::error_code ignored; !fs::exists(path, ignored))
+    throw_error("no slot is saved as {}", fs::path(folder).filename().string()); // the folder stays private
   const auto json = core::parse_json(core::read_text_file(path, kMaxTokensBytes), path);
   std::vector<int32_t> tokens;
   if (!json.is_array()) throw_error("{}: expected a list of tokens", path);

@@ -23,6 +23,8 @@ class Client {
     return write((name.empty() ? "" : "event: " + name + "\n") + "data: " + to_text(json) + "\n\n");
   }
 
+  bool event_text(const std::string& json) { return write("data: " + json + "\n\n"); }
+
   bool line(const Json& json) { return write(to_text(json) + "\n"); } // a JSON line, or the whole response
 
   static std::string to_text(const Json& json);

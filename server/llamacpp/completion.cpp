@@ -173,6 +173,8 @@ class NativeReply {
     if (stream_ && form_.progress) answers_.call_while_waiting([&] { return send_progress(client); });
     const bool whole = answers_.follow([&] { return client.is_there(); },
                                        [&](size_t i, const engine::Sequence::Token* token, const auto& piece) {
+                                         if (token && stream_ && form_.progress && answers_.all()[i].taken == 1)
+                                           send_progress(client, i);
                                          take(i, token, piece.content);
                                          if (!stream_) return;
                                          client.event(token ? partial(i) : final(i));
@@ -205,14 +207,18 @@ class NativeReply {
   bool send_progress(Client& client) {
     for (size_t i = 0; i < answers_.all().size(); ++i) {
       const Answers::Answer& answer = answers_.all()[i];
-      const int64_t read = answer.sequence->progress().read;
-      if (answer.taken > 0 || answer.ended || read == sent_progress_) continue;
-      sent_progress_ = read;
-      Json event = partial(i);
-      event["prompt_progress"] = progress_json(answer, timings_.seconds());
-      if (!client.event(event)) return false;
+      if (answer.taken == 0 && !answer.ended && !send_progress(client, i)) return false;
     }
     return true;
+  }
+
+  bool send_progress(Client& client, size_t i) {
+    const Answers::Answer& answer = answers_.all()[i];
+    const int64_t read = answer.sequence->progress().read;
+    if (std::exchange(sent_progress_, read) == read) return true;
+    Json event = partial(i);
+    event["prompt_progress"] = progress_json(answer, timings_.seconds());
+    return client.event(event);
   }
 
   Json partial(size_t i) {

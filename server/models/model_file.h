@@ -3,6 +3,7 @@
 
 #include "server/models/served_model.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,8 +18,11 @@ struct ModelFile {
   std::shared_ptr<const ModelSetup> setup = nullptr; // null: the server's
 };
 
-// Lists only the first part of a split model. Throws Error if the folder is unreadable or has none.
-std::vector<ModelFile> model_files(const std::string& folder);
+// Lists the folder and its subfolders; a subfolder's only model has its name. `is_model` tells by a file's name. Lists
+// only the first part of a split model. Throws Error if the folder is unreadable or has none.
+std::vector<ModelFile> model_files(
+    const std::string& folder,
+    const std::function<bool(const std::string& name)>& is_model = [](const auto&) { return true; });
 // Without part number and ".gguf".
 std::string model_name(const std::string& path);
 

@@ -60,12 +60,12 @@ Models::Models(ModelService& only) : only_(&only), started_(std::time(nullptr)) 
 
 Models::Models(std::vector<ModelFile> files, Settings settings, engine::LoadSteps steps, engine::Notice log)
     : settings_(std::move(settings)), steps_(std::move(steps)), log_(std::move(log)), started_(std::time(nullptr)) {
+  check_names(files);
   for (ModelFile& file : files) {
     Entry& entry = entries_.emplace_back();
     if (!file.mmproj.empty()) entry.senses = engine::senses_of(file.mmproj);
     entry.file = std::move(file);
   }
-  check_names();
   idle_watch_ = std::jthread([this](const std::stop_token& stop) { watch_idle(stop); });
 }
 
@@ -77,29 +77,22 @@ Models::~Models() {
   }
 }
 
-void Models::check_names() const {
-  std::map<std::string, const ModelFile*> names;
-  const auto add = [&](const std::string& name, const ModelFile& file) {
-    const auto [at, added] = names.emplace(name, &file);
-    if (!added) throw_error("{} and {} would have the same name, {}: rename one", at->second->path, file.path, name);
-  };
-  for (const Entry& entry : entries_) add(entry.file.name, entry.file);
-  for (const Entry& entry : entries_)
-    for (const std::string& alias : entry.file.aliases) add(alias, entry.file);
-}
-
 int64_t Models::parallel() const {
   if (only_) return only_->model().executor->config().streams;
+  const std::scoped_lock lock(mutex_);
   int64_t most = 0;
   for (const Entry& entry : entries_) most = std::max(most, entry.setup(settings_).parallel);
   return most;
 }
 
 Models::Entry& Models::find(const std::optional<std::string>& name) {
-  if (settings_.only_one || !name || name->empty()) return *std::ranges::max_element(entries_, {}, &Entry::last_used);
+  if (settings_.only_one || !name || name->empty())
+    return *std::ranges::max_element(entries_, {},
+                                     [](const Entry& entry) { return std::pair(!entry.gone, entry.last_used); });
   std::string_view wanted = *name;
   const auto is_wanted = [&](const Entry& entry) {
-    return entry.file.name == wanted || std::ranges::find(entry.file.aliases, wanted) != entry.file.aliases.end();
+    return !entry.gone &&
+           (entry.file.name == wanted || std::ranges::find(entry.file.aliases, wanted) != entry.file.aliases.end());
   };
   auto at = std::ranges::find_if(entries_, is_wanted);
   constexpr std::string_view kLatest = ":latest"; // Ollama's clients append it
@@ -120,7 +113,9 @@ bool Models::is_next(const Entry& entry) const {
 
 // Models load in the order of their first requests.
 void Models::wait_until_loaded(Entry& entry, bool pictures, std::unique_lock<std::mutex>& lock) {
-  const auto is_there = [&] { return entry.model && !entry.leaving && (!pictures || entry.pictures); };
+  const auto is_there = [&] {
+    return entry.model && !entry.leaving && !entry.outdated && (!pictures || entry.pictures);
+  };
   if (is_there()) return;
   struct Queued {
     Queued(Models& models, Entry& entry, bool pictures)
@@ -142,7 +137,7 @@ void Models::wait_until_loaded(Entry& entry, bool pictures, std::unique_lock<std
     if (loading_ || !is_next(entry))
       changed_.wait(lock);
     else if (entry.model)
-      leave_for_pictures(entry, lock);
+      leave_to_reload(entry, pictures || entry.pictures, lock);
     else
       load(entry, lock);
   }
@@ -174,16 +169,16 @@ ModelSetup Models::setup_of(const Entry& entry) const {
   return setup;
 }
 
-// Waits for the model's answers and unloads it, so that it can be loaded with its encoder. It accepts no requests
-// meanwhile.
-void Models::leave_for_pictures(Entry& entry, std::unique_lock<std::mutex>& lock) {
+// Waits for the model's answers and unloads it, so that it can be loaded with its encoder or anew. It accepts no
+// requests meanwhile.
+void Models::leave_to_reload(Entry& entry, bool pictures, std::unique_lock<std::mutex>& lock) {
   loading_ = entry.leaving = true;
   while (entry.model->service().users() > 0 && !stopping_) changed_.wait_for(lock, kPollOfAnswers);
   if (stopping_)
     entry.leaving = false;
   else
-    unload(entry, lock, "to reload it with its encoder");
-  entry.pictures = !stopping_;
+    unload(entry, lock, entry.outdated ? "because its file has changed" : "to reload it with its encoder");
+  entry.pictures = pictures && !stopping_;
   loading_ = false;
   changed_.notify_all();
 }
@@ -191,22 +186,25 @@ void Models::leave_for_pictures(Entry& entry, std::unique_lock<std::mutex>& lock
 // Releases the lock while it opens and starts the model.
 void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
   loading_ = entry.loading = true;
+  entry.stamp = stamp_of(entry.file);
   const double start = seconds_now();
   std::string problem;
   std::unique_ptr<ServedModel> model;
+  const ModelSetup setup = setup_of(entry);
+  const std::string path = entry.file.path, name = entry.file.name; // reload() may change the entry
+  const engine::Senses senses = entry.senses;
   lock.unlock();
   try {
-    const ModelSetup setup = setup_of(entry);
-    engine::LoadedModel opened = open_served(entry.file.path, setup.model, steps_);
+    engine::LoadedModel opened = open_served(path, setup.model, steps_);
     const double bytes = ServedModel::bytes_needed(opened, setup);
     lock.lock();
     make_room(entry, bytes, lock);
     lock.unlock();
-    const engine::Notice log = [this, name = entry.file.name](const std::string& line) {
+    const engine::Notice log = [this, name](const std::string& line) {
       log_(several() ? fmt::format("{}: {}", name, line) : line);
     };
-    model = std::make_unique<ServedModel>(std::move(opened), setup, entry.file.name, steps_, log);
-    model->service().offer(entry.senses);
+    model = std::make_unique<ServedModel>(std::move(opened), setup, name, steps_, log);
+    model->service().offer(senses);
   } catch (const ApiError&) {
     problem = "the server is shutting down";
   } catch (const std::bad_alloc&) {
@@ -289,15 +287,17 @@ void Models::make_room(const Entry& wanted, double bytes, std::unique_lock<std::
 void Models::unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char* why) {
   entry.past = sum(entry.past, entry.model->service().request_counts());
   std::unique_ptr<ServedModel> model = std::move(entry.model);
-  entry.leaving = entry.pictures = false;
+  entry.leaving = entry.pictures = entry.outdated = false;
+  const std::string name = entry.file.name;
   lock.unlock();
   model.reset();
-  log_(fmt::format("{} unloaded {}", entry.file.name, why));
+  log_(fmt::format("{} unloaded {}", name, why));
   lock.lock();
 }
 
 double Models::unload_after(const Entry& entry) const {
   constexpr double kNever = std::numeric_limits<double>::infinity();
+  if (entry.gone || entry.outdated) return 0;
   if (settings_.only_one || entry.file.pinned) return kNever;
   return entry.model->service().kept_for(settings_.idle_seconds > 0 ? settings_.idle_seconds : kNever);
 }
@@ -314,6 +314,7 @@ void Models::watch_idle(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (!stop.stop_requested()) {
     changed_.wait_for(lock, std::chrono::milliseconds(200), [&] { return stop.stop_requested(); });
+    forget_gone();
     const double now = seconds_now();
     for (Entry& entry : entries_) {
       if (!entry.model || loading_ || !entry.due.empty()) continue;
@@ -321,7 +322,10 @@ void Models::watch_idle(const std::stop_token& stop) {
         entry.last_used = now;
       } else if (now - entry.last_used > unload_after(entry)) {
         loading_ = true; // requests wait until the memory is free
-        unload(entry, lock, "because it was idle");
+        unload(entry, lock,
+               entry.gone       ? "because its file is gone"
+               : entry.outdated ? "because its file has changed"
+                                : "because it was idle");
         loading_ = false;
         changed_.notify_all();
       }
@@ -347,6 +351,7 @@ std::vector<Models::State> Models::states() const {
   }
   const std::scoped_lock lock(mutex_);
   for (const Entry& entry : entries_) {
+    if (entry.gone) continue;
     State& state = states.emplace_back();
     state.file = entry.file;
     state.senses = entry.senses;
@@ -360,30 +365,6 @@ std::vector<Models::State> Models::states() const {
     if (const double after = unload_after(entry); std::isfinite(after)) state.unload_after = after;
   }
   return states;
-}
-
-FileFacts Models::facts(const State& state) const {
-  std::error_code error;
-  const auto size = fs::file_size(state.file.path, error);
-  const std::string key = fmt::format("{} {} {}", state.file.path, error ? 0 : size, modified(state));
-  const std::scoped_lock lock(facts_mutex_);
-  const auto known = facts_.find(key);
-  if (known != facts_.end()) return known->second;
-  try {
-    if (only_) return facts_[key] = facts_of(only_->model().file, only_->model().program, state.senses);
-    const gguf::File file = gguf::File::open(state.file.path);
-    return facts_[key] = facts_of(file, models::build_program(file), state.senses);
-  } catch (const Error&) {
-    return {};
-  }
-}
-
-int64_t Models::modified(const State& state) const {
-  std::error_code error;
-  const auto time = fs::last_write_time(state.file.path, error);
-  if (error) return started_;
-  return std::chrono::duration_cast<std::chrono::seconds>(fs::file_time_type::clock::to_sys(time).time_since_epoch())
-      .count();
 }
 
 void Models::stop() {

@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace ridge::server {
@@ -25,6 +27,8 @@ class Models {
     double memory_bytes = 0; // for all loaded models; 0: all free memory
     double idle_seconds = 0; // without use, before unloading; 0: never
     bool only_one = false;   // it answers to any name and stays loaded
+    // Lists the files again, for reload(). Null: they stay the same. May throw Error.
+    std::function<std::vector<ModelFile>()> list = nullptr;
   };
 
   explicit Models(ModelService& only); // must outlive this
@@ -57,6 +61,9 @@ class Models {
   // Empty if the file is unreadable.
   FileFacts facts(const State& state) const;
   int64_t modified(const State& state) const; // seconds since 1970; for the guide, the server's start
+  // Lists the files again. Models that are gone are unloaded once they are unused, changed ones reloaded at their next
+  // request. Throws Error if the list cannot be read; then it stays as it was.
+  void reload() const;
   // Unloads a model once it is unused. Throws ApiError for unknown and pinned ones.
   void unload_when_unused(const std::optional<std::string>& name);
   ResponseStore& responses() const { return *responses_; }
@@ -66,8 +73,13 @@ class Models {
   bool idle() const; // true without requests; does not wait for drain()
 
  private:
+  using FileStamp = std::pair<uintmax_t, int64_t>; // bytes, time of change
+
   struct Entry {
     ModelFile file;
+    FileStamp stamp = {};  // when it was loaded
+    bool gone = false;     // not listed any more
+    bool outdated = false; // loaded, but the file has changed
     std::unique_ptr<ServedModel> model;
     double bytes = 0, weight_bytes = 0; // weight_bytes: part of bytes
     bool loading = false, leaving = false;
@@ -82,18 +94,20 @@ class Models {
   };
 
   Entry& find(const std::optional<std::string>& name);
-  void check_names() const;
+  static FileStamp stamp_of(const ModelFile& file);
+  static void check_names(const std::vector<ModelFile>& files);
   bool is_next(const Entry& entry) const;
   void wait_until_loaded(Entry& entry, bool pictures, std::unique_lock<std::mutex>& lock);
   void load(Entry& entry, std::unique_lock<std::mutex>& lock);
   Entry* first_to_leave();
   void make_room(const Entry& wanted, double bytes, std::unique_lock<std::mutex>& lock);
-  void leave_for_pictures(Entry& entry, std::unique_lock<std::mutex>& lock);
+  void leave_to_reload(Entry& entry, bool pictures, std::unique_lock<std::mutex>& lock);
   ModelSetup setup_of(const Entry& entry) const;
   void unload(Entry& entry, std::unique_lock<std::mutex>& lock, const char* why);
   double room(const Entry& wanted) const;
   double unload_after(const Entry& entry) const;
   void watch_idle(const std::stop_token& stop);
+  void forget_gone();
 
   ModelService* const only_ = nullptr;
   const Settings settings_;
@@ -103,8 +117,8 @@ class Models {
   mutable std::mutex mutex_; // guards the members below
   std::condition_variable changed_;
   uint64_t next_in_queue_ = 0;
-  std::vector<Entry> entries_; // one per file, never resized
-  bool loading_ = false;       // or unloading; one at a time, so that free memory is known
+  mutable std::list<Entry> entries_; // reload() adds some, forget_gone() removes them
+  bool loading_ = false;             // or unloading; one at a time, so that free memory is known
   bool stopping_ = false;
   mutable std::mutex facts_mutex_;
   mutable std::map<std::string, FileFacts> facts_; // by path, size and time

@@ -91,6 +91,11 @@ TEST_CASE("sections of the configuration file hold for each of several models, b
   CHECK(holds(served.ask("GET /props?model=b"), "\"n_ctx\":256"));
   CHECK(holds(served.ask("GET /props?model=b"), "\"total_slots\":2"));
 
+  tests::TinyModel{.seed = 9}.write(folder / "c.gguf");
+  CHECK(holds(served.ask("GET /models?reload=1"), "\"id\":\"c\""));
+  CHECK(holds(served.ask("POST /v1/completions", R"({"model": "c", "prompt": "x"})"), "\"completion_tokens\":7"));
+  CHECK(holds(served.ask("POST /v1/completions", R"({"model": "first", "prompt": "x"})"), "\"completion_tokens\":3"));
+
   const auto refusal = [&](const std::string& text, std::vector<std::string> args = {}) {
     const std::string path = folder.write("wrong.ini", text);
     args.insert(args.begin(), {RIDGE_BINARY, "serve", "--config", path, "--models-dir", folder.path()});
@@ -101,7 +106,7 @@ TEST_CASE("sections of the configuration file hold for each of several models, b
   };
   CHECK(holds(refusal("[model \"a\"]\nport = 1\n"), "wrong.ini:2: port applies to the whole server"));
   CHECK(holds(refusal("[model \"a\"]\n\nparallel = 0\n"), "wrong.ini:3)"));
-  CHECK(holds(refusal("", {"--pin", "c"}), "--pin c: unknown model; available: a, b"));
+  CHECK(holds(refusal("", {"--pin", "c"}), "--pin c: unknown model; available: a, b, c"));
   CHECK(holds(refusal("", {"--alias", "x"}), "--alias x: say which of the models: x=MODEL"));
 
   Served one({"--device", "cpu", "-m", folder / "a.gguf", "--alias", "mine"});

@@ -193,7 +193,7 @@ TEST_CASE("a stream has timings with each token and says how far the prompt is r
                      {"ignore_eos", true},
                      {"timings_per_token", true},
                      {"return_progress", true}};
-  int64_t read = -1;
+  int64_t read = -1, total = 0;
   int tokens = 0;
   for (const Json& event : events_of(endpoint, "/completion", body)) {
     REQUIRE(event.contains("timings"));
@@ -201,7 +201,8 @@ TEST_CASE("a stream has timings with each token and says how far the prompt is r
       const Json& progress = event["prompt_progress"];
       CHECK(progress["processed"].get<int64_t>() > read);
       read = progress["processed"];
-      CHECK(progress["total"].get<int64_t>() >= read);
+      total = progress["total"];
+      CHECK(total >= read);
       CHECK(tokens == 0);
     } else if (event["stop"] == false) {
       ++tokens;
@@ -209,11 +210,13 @@ TEST_CASE("a stream has timings with each token and says how far the prompt is r
     }
   }
   CHECK(tokens >= 1);
+  CHECK(read == total); // before the first token
   for (const char* path : {"/v1/completions", "/v1/chat/completions"}) {
     Json asked = body;
     asked["messages"] = {{{"role", "user"}, {"content", prompt}}};
     asked.erase(path == std::string_view("/v1/completions") ? "messages" : "prompt");
     int timed = 0;
+    bool whole = false;
     std::istringstream lines([&] {
       asked["stream"] = true;
       return endpoint.client().post(path, asked.dump()).body;
@@ -224,9 +227,13 @@ TEST_CASE("a stream has timings with each token and says how far the prompt is r
       REQUIRE(event["choices"].size() == 1);
       const bool opens = event["choices"][0].value("delta", Json::object()).contains("role");
       CHECK(event.contains("timings") != opens); // nothing is timed yet
+      CHECK(event["system_fingerprint"].get<std::string>().starts_with("b"));
+      if (event.contains("prompt_progress"))
+        whole = event["prompt_progress"]["processed"] == event["prompt_progress"]["total"];
       if (event.contains("timings")) timed = event["timings"]["predicted_n"];
     }
     CHECK(timed == 2);
+    CHECK(whole);
   }
 }
 

@@ -3,6 +3,7 @@
 #include "support/http/endpoint.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_model.h"
+#include "support/watchdog.h"
 
 #include <filesystem>
 #include <fstream>
@@ -84,6 +85,25 @@ TEST_CASE("a request goes to the slot that it names, and a slot of few tokens ca
   CHECK(Json::parse(slots.endpoint.get("/slots?fail_on_no_slot=1")).size() == 2); // both are free
 }
 
+TEST_CASE("a slot that works says what it has read and written") {
+  const Endpoint endpoint(2);
+  tests::Socket stream(endpoint.server.port());
+  const Json body = {{"prompt", kPrompt}, {"n_predict", 1'000'000}, {"ignore_eos", true}, {"stream", true}};
+  REQUIRE(stream.request("POST /completion", body.dump()));
+  Json busy;
+  CHECK(tests::eventually("a slot to write", [&] {
+    for (const Json& slot : Json::parse(endpoint.get("/slots")))
+      if (slot.contains("next_token") && slot["next_token"][0]["n_decoded"].get<int>() > 0) busy = slot;
+    return !busy.is_null();
+  }));
+  CHECK(busy["is_processing"] == true);
+  CHECK(busy["id_task"].get<int>() >= 0);
+  CHECK(busy["n_prompt_tokens"].get<int>() >= busy["n_prompt_tokens_processed"].get<int>());
+  CHECK(busy["n_prompt_tokens_processed"].get<int>() > 10);
+  CHECK(busy["n_prompt_tokens_cache"] == 0);
+  stream.abort();
+}
+
 TEST_CASE("slots that cannot be saved or restored are refused, and nothing leaves the folder") {
   const tests::TemporaryFolder folder;
   const Slots slots(folder.path());
@@ -97,7 +117,7 @@ TEST_CASE("slots that cannot be saved or restored are refused, and nothing leave
   CHECK(error(0, "save") == "filename is missing");
   CHECK(error(2, "erase").starts_with("id_slot: expected a number from 0 to 1"));
   CHECK(error(0, "frobnicate").starts_with("action: expected"));
-  CHECK(error(0, "restore", {{"filename", "absent"}}).find("absent") != std::string::npos);
+  CHECK(error(0, "restore", {{"filename", "absent"}}) == "no slot is saved as absent");
 
   const Json answer = slots.complete();
   const int slot = answer["id_slot"];

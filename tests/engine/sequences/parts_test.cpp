@@ -1,12 +1,15 @@
 // The scheduler's parts alone.
 #include "core/error.h"
 #include "engine/sequences/admission.h"
+#include "engine/sequences/announcer.h"
 #include "engine/sequences/intake.h"
 #include "engine/sequences/step_plan.h"
 #include "support/history_executor.h"
+#include "support/watchdog.h"
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <thread>
 
 using namespace ridge;
@@ -98,4 +101,34 @@ TEST_CASE("intake: refuses what comes after the end, and lets waiting threads go
   intake.wait_for_end();
   intake.stop();
   CHECK(intake.next(true) == Intake::Next::stop);
+}
+
+TEST_CASE("announcements: the readers of a step's tokens wake, with a thread for it and without") {
+  for (const bool own_thread : {true, false}) {
+    CAPTURE(own_thread);
+    engine::Announcer announcer(own_thread);
+    for (const int64_t readers : {1, 5}) {
+      std::vector<SequencePointer> sequences;
+      std::vector<std::thread> threads;
+      std::atomic<int64_t> read = 0;
+      for (int64_t i = 0; i < readers; ++i) {
+        sequences.push_back(sequence_of(3));
+        threads.emplace_back([&read, sequence = sequences.back()] {
+          while (const auto token = sequence->next()) read += token->id;
+        });
+      }
+      for (int32_t step = 1; step <= 3; ++step) {
+        for (const SequencePointer& sequence : sequences) {
+          sequence->append(10 * step, std::nullopt);
+          sequence->append(1, std::nullopt);
+          announcer.add(sequence);
+        }
+        announcer.announce();
+        const tests::Guard guard("the readers to take a step's tokens");
+        while (read < readers * (step == 1 ? 11 : step == 2 ? 32 : 63)) std::this_thread::yield();
+      }
+      for (const SequencePointer& sequence : sequences) sequence->end(engine::StopReason::limit, nullptr);
+      for (std::thread& thread : threads) thread.join();
+    }
+  }
 }

@@ -24,7 +24,10 @@ inline server::ModelSetup one_thread(int64_t context) {
 class ModelsEndpoint {
  public:
   ModelsEndpoint(const std::string& folder, int64_t context, std::string model)
-      : model_(std::move(model)), models(server::model_files(folder), {one_thread(context)}, {}, [](const auto&) {}),
+      : model_(std::move(model)),
+        models(server::model_files(folder),
+               {.setup = one_thread(context), .list = [folder] { return server::model_files(folder); }}, {},
+               [](const auto&) {}),
         server(models, {.port = 0, .limits = patient()}), thread_([this] { server.run(); }) {}
   ~ModelsEndpoint() {
     server.stop();

@@ -19,7 +19,8 @@ std::string_view instruction_set() {
   return byte_dots() == ByteDots::i8mm ? "NEON i8mm" : byte_dots() == ByteDots::dotprod ? "NEON dotprod" : "NEON";
 #else
   const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
-  return hwy::TargetName(usable & -usable); // lowest bit: best target
+  const int64_t best = usable & -usable; // lowest bit
+  return best == HWY_AVX3_DL && byte_dots() == ByteDots::amx ? "AVX3_DL with AMX" : hwy::TargetName(best);
 #endif
 }
 

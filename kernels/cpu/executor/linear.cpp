@@ -45,26 +45,33 @@ void run_panel(const Linear& linear, std::span<const int32_t> in, std::span<cons
   const auto tokens = static_cast<int64_t>(in.size());
   const auto [first, count] = linear.panel(panel);
   const std::byte* rows = linear.row(first);
-  float* sums = scratch.sums[0][0];
-  if (linear.quantized) {
+  int64_t stride = tokens;
+  if (linear.tiles && tokens >= kLeastTiledTokens && !linear.kernels->scale16) {
+    const TokenTile x = linear.tile_of(in[0]);
+    stride = round_up(tokens, TokenTile::kTokens);
+    for (int64_t column = 0; column < linear.cols; column += kCodePanelCols) {
+      linear.kernels->pack_codes(rows, linear.row_bytes, count, linear.cols, column, scratch.codes);
+      matmul.tiles(scratch.codes, linear.kernels->has_offset, column, std::min(kCodePanelCols, linear.cols - column), x,
+                   stride / TokenTile::kTokens, scratch.sums);
+    }
+  } else if (linear.quantized) {
     for (int64_t t = 0; t < tokens; ++t) scratch.quantized[t] = linear.quantized_row(in[t]);
     for (int64_t column = 0; column < linear.cols; column += kCodePanelCols) {
       linear.kernels->pack_codes(rows, linear.row_bytes, count, linear.cols, column, scratch.codes);
       matmul.codes(scratch.codes, linear.kernels->scale16, linear.kernels->has_offset, column,
-                   std::min(kCodePanelCols, linear.cols - column), scratch.quantized, tokens, sums);
+                   std::min(kCodePanelCols, linear.cols - column), scratch.quantized, tokens, scratch.sums);
     }
   } else {
     for (int64_t t = 0; t < tokens; ++t) scratch.x[t] = linear.x + in[t] * linear.cols;
     for (int64_t column = 0; column < linear.cols; column += kFloatPanelCols) {
       linear.kernels->pack_floats(rows, linear.row_bytes, count, linear.cols, column, scratch.floats);
-      matmul.floats(scratch.floats, column, std::min(kFloatPanelCols, linear.cols - column), scratch.x, tokens, sums);
+      matmul.floats(scratch.floats, column, std::min(kFloatPanelCols, linear.cols - column), scratch.x, tokens,
+                    scratch.sums);
     }
   }
-  matmul.reduce(sums, linear.quantized && !linear.kernels->scale16 ? kPartialSums / 2 : kPartialSums, tokens);
-  for (int64_t t = 0; t < tokens; ++t) {
-    float* result = std::copy_n(scratch.sums[t][0], count, linear.out + out[t] * linear.rows + first) - count;
-    for (int64_t r = 0; linear.bias && r < count; ++r) result[r] += linear.bias[first + r];
-  }
+  for (int64_t t = 0; t < tokens; ++t) scratch.out[t] = linear.out + out[t] * linear.rows + first;
+  matmul.reduce(scratch.sums, linear.quantized && !linear.kernels->scale16 ? kPartialSums / 2 : kPartialSums, stride,
+                tokens, count, linear.bias ? linear.bias + first : nullptr, scratch.out);
 }
 
 std::vector<int64_t> guided_pieces(int64_t rows, int64_t row_bytes, int threads) {

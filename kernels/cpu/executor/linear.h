@@ -16,6 +16,7 @@ struct Linear {
   int64_t row_bytes, rows, cols;
   const float* x;       // [in rows][cols]
   std::byte* quantized; // QuantizedRows of x; null: f32
+  std::byte* tiles;     // TokenTiles of x, or null
   bool wide;            // 16-bit activations
   float* out;           // [out rows][rows]
   const float* bias;    // [rows] or null
@@ -37,6 +38,9 @@ struct Linear {
     const int64_t padded = round_up(cols, kChunk);
     return {quantized + row * QuantizedRow::bytes(padded, wide), padded, wide};
   }
+  TokenTile tile_of(int64_t row) const {
+    return TokenTile{tiles, round_up(cols, kChunk), wide}.next(row / TokenTile::kTokens);
+  }
 
  private:
   int64_t panels_of_run() const { return (run_rows + kPanelRows - 1) / kPanelRows; }
@@ -49,15 +53,16 @@ inline constexpr int64_t kTokenBlock = 256;
 struct LinearScratch {
   CodePanel codes;
   FloatPanel floats;
-  alignas(64) float sums[kTokenBlock][kPartialSums][kPanelRows];
+  alignas(64) float sums[kPartialSums * kTokenBlock * kPanelRows];
   QuantizedRow quantized[kTokenBlock];
   const float* x[kTokenBlock];
+  float* out[kTokenBlock];
 };
 
 // Rows [first, first + count) for tokens in[i] -> out[i].
 void run_dots(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
               int64_t count);
-// One panel, at most kTokenBlock tokens.
+// One panel, at most kTokenBlock tokens. With `tiles`, in: neighbours from a multiple of TokenTile::kTokens.
 void run_panel(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t panel,
                LinearScratch& scratch);
 

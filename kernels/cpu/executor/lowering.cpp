@@ -276,25 +276,41 @@ Lowering::CodeBuffer& Lowering::code_buffer(int64_t bytes) {
   return made;
 }
 
-std::pair<std::byte*, Lowering::Resource> Lowering::quantized(core::ValueId id, int64_t cols) {
-  for (const auto& buffer : code_buffers_)
-    if (buffer->holds == id && buffer->cols == cols) return {buffer->memory.data(), buffer->resource};
+Lowering::Quantized Lowering::quantized(core::ValueId id, int64_t cols) {
   const bool gathered = info(id).gathered, wide = is_wide(id);
   const int64_t per_row = info(id).width / cols; // > 1: expert slots with separate inputs
-  const int64_t bytes = QuantizedRow::bytes(round_up(cols, kChunk), wide);
-  CodeBuffer& buffer = code_buffer((gathered ? config_.max_outputs : config_.max_batch) * per_row * bytes);
+  const int64_t padded = round_up(cols, kChunk), bytes = QuantizedRow::bytes(padded, wide);
+  const int64_t most = (gathered ? config_.max_outputs : config_.max_batch) * per_row;
+  const MatmulKernels& matmul = matmul_kernels();
+  const bool tiled = matmul.tiles && per_row == 1;
+  const auto made = [&](const CodeBuffer& buffer) -> Quantized {
+    std::byte* rows = buffer.memory.data();
+    return {rows, tiled ? rows + most * bytes : nullptr, buffer.resource};
+  };
+  for (const auto& buffer : code_buffers_)
+    if (buffer->holds == id && buffer->cols == cols) return made(*buffer);
+  CodeBuffer& buffer =
+      code_buffer(most * bytes + (tiled ? ceil_div(most, TokenTile::kTokens) * TokenTile::bytes(padded, wide) : 0));
   buffer.holds = id;
   buffer.cols = cols;
   buffer.free_after = last_reader_[id];
-  const float* x = value(id);
-  std::byte* out = buffer.memory.data();
-  const VectorKernels& vectors = vector_kernels();
+  const Quantized out = made(buffer);
+  const auto tile_rows = [=, this] {
+    return out.tiles && batch_.rows(gathered) >= kLeastTiledTokens ? TokenTile::kTokens : 1;
+  };
   schedule_.add(
-      {slot(id)}, {buffer.resource}, [=, this] { return batch_.rows(gathered) * per_row; },
-      [=, this, &vectors](int64_t row, int) {
-        vectors.quantize(x + row * cols, cols, {out + row * bytes, round_up(cols, kChunk), wide});
+      {slot(id)}, {buffer.resource}, [=, this] { return ceil_div(batch_.rows(gathered) * per_row, tile_rows()); },
+      [=, this, &matmul, &vectors = vector_kernels(), x = value(id)](int64_t item, int) {
+        const int64_t first = item * tile_rows();
+        const int64_t count = std::min(tile_rows(), batch_.rows(gathered) * per_row - first);
+        QuantizedRow rows[TokenTile::kTokens];
+        for (int64_t i = 0; i < count; ++i) {
+          rows[i] = {out.rows + (first + i) * bytes, padded, wide};
+          vectors.quantize(x + (first + i) * cols, cols, rows[i]);
+        }
+        if (tile_rows() > 1) matmul.arrange(rows, count, TokenTile{out.tiles, padded, wide}.next(item));
       });
-  return {out, buffer.resource};
+  return out;
 }
 
 } // namespace ridge::kernels::cpu

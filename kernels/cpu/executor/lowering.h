@@ -123,7 +123,11 @@ class Lowering {
   Linear make_linear(const core::Weight& weight, core::ValueId input);
   bool wants_codes(const core::Weight& weight) const;
   // Quantized on first use; the buffer is reusable after the value's last product.
-  std::pair<std::byte*, Resource> quantized(core::ValueId id, int64_t cols);
+  struct Quantized {
+    std::byte *rows, *tiles; // QuantizedRows; TokenTiles of kLeastTiledTokens or more, or null
+    Resource resource;
+  };
+  Quantized quantized(core::ValueId id, int64_t cols);
   const ExpertGroups& expert_groups(core::ValueId ids, int64_t experts);
   // 0, 1, 2, …
   const int32_t* row_numbers() const { return row_numbers_.data(); }

@@ -45,6 +45,22 @@ struct QuantizedRow {
   float* floats(int64_t i) const { return reinterpret_cast<float*>(data + cols + i * (cols / 4)); } // [cols / 16]
 };
 
+// The codes of 16 rows of activations, missing rows zeros, as AMX reads them: a matrix per group of 32 columns.
+struct TokenTile {
+  static constexpr int64_t kTokens = 16, kGroup = 32;
+  std::byte* data;
+  int64_t cols; // padded
+  bool wide;
+
+  int8_t* code() const { return reinterpret_cast<int8_t*>(data); }                                  // [groups][16][32]
+  int8_t* low() const { return code() + kTokens * cols; }                                           // wide only
+  float* scale() const { return reinterpret_cast<float*>(data + (wide ? 2 : 1) * kTokens * cols); } // [groups][16]
+  float* sum() const { return scale() + kTokens * cols / kGroup; } // scale × Σ, [groups][16]
+  TokenTile next(int64_t tiles) const { return {data + tiles * bytes(cols, wide), cols, wide}; }
+
+  static int64_t bytes(int64_t padded_cols, bool wide) { return padded_cols * (wide ? 36 : 20); }
+};
+
 // Transposed: a vector holds four consecutive weights of each of its rows; for ByteDots::i8mm eight, so that rows of
 // `code` come in pairs.
 struct alignas(64) CodePanel {
@@ -86,17 +102,23 @@ bool format_kernels_part1(uint32_t type, FormatKernels& kernels);
 bool format_kernels_part2(uint32_t type, FormatKernels& kernels);
 bool format_kernels_part3(uint32_t type, FormatKernels& kernels);
 
-// Adds panel row r · x[t] to sums [tokens][kPartialSums][kPanelRows]; first_col == 0 starts from zero. x are all wide
+// Adds panel row r · x[t] to sums [kPartialSums][tokens][kPanelRows]; first_col == 0 starts from zero. x are all wide
 // or none.
 struct MatmulKernels {
   void (*codes)(const CodePanel& panel, bool scale16, bool has_offset, int64_t first_col, int64_t cols,
                 const QuantizedRow* x, int64_t tokens, float* sums);
   void (*floats)(const FloatPanel& panel, int64_t first_col, int64_t cols, const float* const* x, int64_t tokens,
                  float* sums);
-  // First `count` partial sums into sums[t][0][r].
-  void (*reduce)(float* sums, int64_t count, int64_t tokens);
+  // out[t][r] = the total of `count` partial sums (+ bias[r], if not null) for `tokens` of `stride` tokens.
+  void (*reduce)(const float* sums, int64_t count, int64_t stride, int64_t tokens, int64_t rows, const float* bias,
+                 float* const* out);
+  // For weight scales per 32 columns; null without AMX. out: of the tokens x.
+  void (*arrange)(const QuantizedRow* x, int64_t tokens, TokenTile out);
+  void (*tiles)(const CodePanel& panel, bool has_offset, int64_t first_col, int64_t cols, TokenTile x, int64_t count,
+                float* sums);
 };
-const MatmulKernels& matmul_kernels();
+inline constexpr int64_t kLeastTiledTokens = 24; // fewer are faster without AMX
+const MatmulKernels& matmul_kernels();           // as byte_dots() is now
 
 struct VectorKernels {
   void (*quantize)(const float* x, int64_t cols, QuantizedRow out);

@@ -8,6 +8,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/formats/matmul.cpp"
 #include <hwy/foreach_target.h>
 
+#include "kernels/cpu/formats/amx-inl.h"
 #include "kernels/cpu/formats/dots_neon-inl.h"
 #include "kernels/cpu/formats/simd-inl.h"
 
@@ -22,14 +23,13 @@ template <int kTokens>
 HWY_INLINE void load_sums(const float* sums, bool begins, VF (&total)[2][kTokens]) {
   HWY_UNROLL(8)
   for (int t = 0; t < kTokens; ++t)
-    for (int v = 0; v < 2; ++v)
-      total[v][t] = begins ? hn::Zero(kF) : hn::LoadU(kF, sums + t * kPartialSums * kPanelRows + v * kLanes);
+    for (int v = 0; v < 2; ++v) total[v][t] = begins ? hn::Zero(kF) : hn::LoadU(kF, sums + t * kPanelRows + v * kLanes);
 }
 template <int kTokens>
 HWY_INLINE void store_sums(const VF (&total)[2][kTokens], float* sums) {
   HWY_UNROLL(8)
   for (int t = 0; t < kTokens; ++t)
-    for (int v = 0; v < 2; ++v) hn::StoreU(total[v][t], kF, sums + t * kPartialSums * kPanelRows + v * kLanes);
+    for (int v = 0; v < 2; ++v) hn::StoreU(total[v][t], kF, sums + t * kPanelRows + v * kLanes);
 }
 
 // Integer sums of a group of columns from `column`, for 2 kLanes rows from `weights`. low and bias: of wide inputs, and
@@ -86,7 +86,7 @@ HWY_INLINE void multiply_group(const uint8_t* weights, int64_t column, const int
 
 template <int kTokens, ByteDots kDots, bool kScale16, bool kHasOffset, bool kWide>
 void codes_tile(const CodePanel& panel, int64_t first_row, int64_t first_col, int64_t cols, const QuantizedRow* x,
-                float* sums) {
+                float* sums, int64_t part_stride) {
   constexpr int kGroup = kScale16 ? 16 : 32, kParts = kChunk / kGroup;
   constexpr int kRowBytes = kDots == ByteDots::i8mm ? 8 : 4;
   const int8_t *code[kTokens], *low[kTokens];
@@ -102,7 +102,7 @@ void codes_tile(const CodePanel& panel, int64_t first_row, int64_t first_col, in
   }
   for (int64_t part = 0; part < kParts; ++part) {
     VF total[2][kTokens];
-    load_sums(sums + part * kPanelRows + first_row, first_col == 0, total);
+    load_sums(sums + part * part_stride + first_row, first_col == 0, total);
     for (int64_t g = part; g < cols / kGroup; g += kParts) {
       const int64_t at = g * (kGroup / 16);
       VI dot[2][kTokens];
@@ -126,19 +126,19 @@ void codes_tile(const CodePanel& panel, int64_t first_row, int64_t first_col, in
         }
       }
     }
-    store_sums(total, sums + part * kPanelRows + first_row);
+    store_sums(total, sums + part * part_stride + first_row);
   }
 }
 
 template <int kTokens>
 void floats_tile(const FloatPanel& panel, int64_t first_row, int64_t first_col, int64_t cols, const float* const* x,
-                 float* sums) {
+                 float* sums, int64_t part_stride) {
   const float* token[kTokens];
   HWY_UNROLL(8)
   for (int t = 0; t < kTokens; ++t) token[t] = x[t] + first_col;
   for (int64_t part = 0; part < kPartialSums; ++part) {
     VF total[2][kTokens];
-    load_sums(sums + part * kPanelRows + first_row, first_col == 0, total);
+    load_sums(sums + part * part_stride + first_row, first_col == 0, total);
     const float(*weights)[kPanelRows] = panel.weight + float_panel_place(part);
     for (int64_t k = part; k < cols; k += kPartialSums, ++weights) {
       const VF w0 = hn::LoadU(kF, *weights + first_row), w1 = hn::LoadU(kF, *weights + first_row + kLanes);
@@ -149,7 +149,7 @@ void floats_tile(const FloatPanel& panel, int64_t first_row, int64_t first_col, 
         total[1][t] = hn::MulAdd(w1, a, total[1][t]);
       }
     }
-    store_sums(total, sums + part * kPanelRows + first_row);
+    store_sums(total, sums + part * part_stride + first_row);
   }
 }
 
@@ -167,10 +167,11 @@ struct CodesTile {
   int64_t first_col, cols;
   const QuantizedRow* x;
   float* sums;
+  int64_t part_stride;
   template <int kTokens>
   void run() const {
     for (int64_t row = 0; row < kPanelRows; row += 2 * kLanes)
-      codes_tile<kTokens, kDots, kScale16, kHasOffset, kWide>(panel, row, first_col, cols, x, sums);
+      codes_tile<kTokens, kDots, kScale16, kHasOffset, kWide>(panel, row, first_col, cols, x, sums, part_stride);
   }
 };
 
@@ -179,10 +180,11 @@ struct FloatsTile {
   int64_t first_col, cols;
   const float* const* x;
   float* sums;
+  int64_t part_stride;
   template <int kTokens>
   void run() const {
     for (int64_t row = 0; row < kPanelRows; row += 2 * kLanes)
-      floats_tile<kTokens>(panel, row, first_col, cols, x, sums);
+      floats_tile<kTokens>(panel, row, first_col, cols, x, sums, part_stride);
   }
 };
 
@@ -198,8 +200,8 @@ void multiply_codes(const CodePanel& panel, int64_t first_col, int64_t cols, con
   constexpr int kMax = kWide ? kWideTileTokens : kTileTokens;
   for (int64_t t = 0; t < tokens;) {
     const int64_t n = tile_tokens(tokens - t, kMax);
-    const CodesTile<kDots, kScale16, kHasOffset, kWide> tile{panel, first_col, cols, x + t,
-                                                             sums + t * kPartialSums * kPanelRows};
+    const CodesTile<kDots, kScale16, kHasOffset, kWide> tile{
+        panel, first_col, cols, x + t, sums + t * kPanelRows, tokens * kPanelRows};
     with_tokens<kMax>(n, tile);
     t += n;
   }
@@ -235,20 +237,45 @@ void floats(const FloatPanel& panel, int64_t first_col, int64_t cols, const floa
             float* sums) {
   for (int64_t t = 0; t < tokens;) {
     const int64_t n = tile_tokens(tokens - t, kTileTokens);
-    with_tokens<kTileTokens>(n, FloatsTile{panel, first_col, cols, x + t, sums + t * kPartialSums * kPanelRows});
+    with_tokens<kTileTokens>(n, FloatsTile{panel, first_col, cols, x + t, sums + t * kPanelRows, tokens * kPanelRows});
     t += n;
   }
 }
 
-void join_sums(float* sums, int64_t count, int64_t tokens) {
-  for (int64_t t = 0; t < tokens; ++t, sums += kPartialSums * kPanelRows)
-    for (int64_t step = count / 2; step > 0; step /= 2)
-      for (int64_t i = 0; i < step * kPanelRows; i += kLanes)
-        hn::StoreU(hn::Add(hn::LoadU(kF, sums + i), hn::LoadU(kF, sums + step * kPanelRows + i)), kF, sums + i);
+// kParts: kPartialSums or half.
+template <int kParts>
+HWY_INLINE VF total_of(const float* sums, int64_t part_stride) {
+  VF part[kParts];
+  HWY_UNROLL(16)
+  for (int p = 0; p < kParts; ++p) part[p] = hn::LoadU(kF, sums + p * part_stride);
+  HWY_UNROLL(4)
+  for (int step = kParts / 2; step > 0; step /= 2)
+    for (int p = 0; p < step; ++p) part[p] = hn::Add(part[p], part[p + step]);
+  return part[0];
+}
+
+void join_sums(const float* sums, int64_t count, int64_t stride, int64_t tokens, int64_t rows, const float* bias,
+               float* const* out) {
+  alignas(64) float last[kPanelRows], biases[kPanelRows] = {};
+  if (bias) std::copy_n(bias, rows, biases);
+  for (int64_t t = 0; t < tokens; ++t, sums += kPanelRows) {
+    float* to = rows < kPanelRows ? last : out[t];
+    for (int64_t r = 0; r < kPanelRows; r += kLanes) {
+      VF total = count == kPartialSums ? total_of<kPartialSums>(sums + r, stride * kPanelRows)
+                                       : total_of<kPartialSums / 2>(sums + r, stride * kPanelRows);
+      if (bias) total = hn::Add(total, hn::Load(kF, biases + r));
+      hn::StoreU(total, kF, to + r);
+    }
+    if (rows < kPanelRows) std::copy_n(last, rows, out[t]);
+  }
 }
 
 const MatmulKernels* table() {
-  static constexpr MatmulKernels kTable = {codes, floats, join_sums};
+  static constexpr MatmulKernels kTable = {codes, floats, join_sums, nullptr, nullptr};
+#if RIDGE_AMX
+  static constexpr MatmulKernels kTiled = {codes, floats, join_sums, arrange_tokens, multiply_tiles};
+  if (byte_dots() == ByteDots::amx) return &kTiled;
+#endif
   return &kTable;
 }
 

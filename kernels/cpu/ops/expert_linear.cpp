@@ -32,7 +32,7 @@ void lower_expert_linear(Lowering& lowering, const core::Op& op) {
   if (op.weights.size() > 1) linear.bias = lowering.vector_weight(op.weights[1]).data();
   Lowering::Resources reads = {lowering.slot(input), groups.resource};
   if (lowering.wants_codes(weight)) {
-    const auto [codes, resource] = lowering.quantized(input, weight.cols);
+    const auto [codes, tiles, resource] = lowering.quantized(input, weight.cols);
     linear.quantized = codes;
     reads = {resource, groups.resource};
   }

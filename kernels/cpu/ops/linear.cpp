@@ -35,8 +35,9 @@ void lower_linear(Lowering& lowering, const core::Op& op) {
   if (op.weights.size() > 1) linear.bias = lowering.vector_weight(op.weights[1]).data();
   Lowering::Resources reads = {lowering.slot(input)};
   if (lowering.wants_codes(weight)) {
-    const auto [codes, resource] = lowering.quantized(input, weight.cols);
+    const auto [codes, tiles, resource] = lowering.quantized(input, weight.cols);
     linear.quantized = codes;
+    linear.tiles = tiles;
     reads = {resource};
   }
   if (lowering.config().observer) observe_inputs(lowering, op, linear.x, weight.cols);

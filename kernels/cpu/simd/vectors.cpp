@@ -6,6 +6,7 @@
 
 #include "core/gelu.h"
 #include "core/half.h"
+#include "kernels/cpu/formats/partial_sums-inl.h"
 #include "kernels/cpu/formats/simd-inl.h"
 
 #include <hwy/contrib/math/math-inl.h>
@@ -19,52 +20,74 @@ HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
-// Returns the scale: infinite for infinity. NaN gives an arbitrary code.
-HWY_INLINE float quantize32(const float* x, int8_t* code) {
-  VF largest = hn::Zero(kF);
-  for (int64_t i = 0; i < 32; i += kLanes) largest = hn::Max(largest, hn::Abs(hn::LoadU(kF, x + i)));
-  const float scale = max_of(largest) / 127;
-  const VF inverse = hn::Set(kF, scale > 0 ? 1 / scale : 0.0f), limit = hn::Set(kF, 127.0f);
-  const hn::Rebind<int8_t, FloatTag> bytes;
-  for (int64_t i = 0; i < 32; i += kLanes) {
-    const VF scaled = hn::Mul(hn::LoadU(kF, x + i), inverse);
-    const VF clamped = hn::Max(hn::Min(scaled, limit), hn::Neg(limit));
-    hn::StoreU(hn::DemoteTo(bytes, hn::NearestInt(clamped)), bytes, code + i);
+// A chunk: scales per 32 values, each twice, and codes. Infinity gives an infinite scale, NaN an arbitrary code.
+HWY_INLINE void quantize_chunk(const float* x, int8_t* code, float* scale, float* inverse) {
+  for (int64_t g = 0; g < kChunk / 32; ++g) {
+    VF largest = hn::Zero(kF);
+    for (int64_t i = 0; i < 32; i += kLanes) largest = hn::Max(largest, hn::Abs(hn::LoadU(kF, x + 32 * g + i)));
+    scale[2 * g] = scale[2 * g + 1] = max_of(largest);
   }
-  return scale;
+  const VF limit = hn::Set(kF, 127.0f);
+  for (int64_t i = 0; i < kChunk / 16; i += kLanes) {
+    const VF step = hn::Div(hn::LoadU(kF, scale + i), limit);
+    hn::StoreU(step, kF, scale + i);
+    hn::StoreU(hn::IfThenElseZero(hn::Gt(step, hn::Zero(kF)), hn::Div(hn::Set(kF, 1.0f), step)), kF, inverse + i);
+  }
+  const hn::Rebind<int8_t, FloatTag> bytes;
+  for (int64_t i = 0; i < kChunk; i += kLanes) {
+    const VF scaled = hn::Mul(hn::LoadU(kF, x + i), hn::Set(kF, inverse[i / 16]));
+    hn::StoreU(hn::DemoteTo(bytes, hn::NearestInt(hn::Max(hn::Min(scaled, limit), hn::Neg(limit)))), bytes, code + i);
+  }
+}
+
+// The residual in 1/256 of a step, which becomes the scale.
+HWY_INLINE void quantize_residual(const float* x, const int8_t* code, float* scale, int8_t* low) {
+  alignas(64) float step[kChunk / 16], inverse[kChunk / 16];
+  for (int64_t i = 0; i < kChunk / 16; i += kLanes) {
+    const VF small = hn::Mul(hn::LoadU(kF, scale + i), hn::Set(kF, 1.0f / 256));
+    hn::StoreU(small, kF, step + i);
+    hn::StoreU(hn::IfThenElseZero(hn::Gt(small, hn::Zero(kF)), hn::Div(hn::Set(kF, 1.0f), small)), kF, inverse + i);
+  }
+  const hn::Rebind<int8_t, FloatTag> bytes;
+  for (int64_t i = 0; i < kChunk; i += kLanes) {
+    const VF whole = hn::ConvertTo(kF, hn::PromoteTo(kI, hn::LoadU(bytes, code + i)));
+    const VF rest = hn::Sub(hn::LoadU(kF, x + i), hn::Mul(hn::Set(kF, scale[i / 16]), whole));
+    const VF scaled = hn::Mul(rest, hn::Set(kF, inverse[i / 16]));
+    const VF clamped = hn::Max(hn::Min(scaled, hn::Set(kF, 127.0f)), hn::Set(kF, -128.0f));
+    hn::StoreU(hn::DemoteTo(bytes, hn::NearestInt(clamped)), bytes, low + i);
+  }
+  std::copy_n(step, kChunk / 16, scale);
+}
+
+template <int kGroup>
+HWY_INLINE void sum_codes(const int8_t* code, const int8_t* low, const float* scale, float* sum, int32_t* bias) {
+  const VI ones = hn::Set(kI, 0x01010101);
+  VI dots[kCodeVectors], sums[kSumVectors];
+  for (int64_t j = 0; j < kCodeVectors; ++j) {
+    dots[j] = dot4(hn::Zero(kI), ones, load_int(code + 4 * kLanes * j));
+    if (low) dots[j] = dot4(hn::ShiftLeft<8>(dots[j]), ones, load_int(low + 4 * kLanes * j));
+  }
+  add_groups<kGroup>(dots, sums);
+  for (int64_t j = 0; j < kSumVectors; ++j) {
+    hn::StoreU(hn::Mul(hn::LoadU(kF, scale + j * kLanes), hn::ConvertTo(kF, sums[j])), kF, sum + j * kLanes);
+    hn::StoreU(hn::Neg(hn::ShiftLeft<7>(sums[j])), kI, bias + j * kLanes);
+  }
 }
 
 void quantize(const float* x, int64_t cols, QuantizedRow out) {
-  for (int64_t g = 0; g < out.cols / 32; ++g) {
-    int8_t* code = out.code() + 32 * g;
-    float padded[32] = {};
-    const int64_t valid = std::clamp<int64_t>(cols - 32 * g, 0, 32);
-    const float* values = x + 32 * g;
-    if (valid < 32) {
-      std::copy_n(values, valid, padded);
+  for (int64_t first = 0; first < out.cols; first += kChunk) {
+    alignas(64) float padded[kChunk] = {}, inverse[kChunk / 16];
+    const float* values = x + first;
+    if (cols - first < kChunk) {
+      std::copy_n(values, cols - first, padded);
       values = padded;
     }
-    float scale = quantize32(values, code);
-    int32_t sum[2] = {};
-    if (out.wide) { // residual, in 1/256 of a step
-      for (int i = 0; i < 32; ++i) sum[i / 16] += 256 * code[i];
-      const float step = scale / 256, inverse = step > 0 ? 1 / step : 0.0f;
-      for (int i = 0; i < 32; ++i) {
-        const float rest = (values[i] - scale * static_cast<float>(code[i])) * inverse;
-        out.low()[32 * g + i] = static_cast<int8_t>(std::lrint(std::clamp(rest, -128.0f, 127.0f)));
-        sum[i / 16] += out.low()[32 * g + i];
-      }
-      scale = step;
-    } else {
-      for (int i = 0; i < 32; ++i) sum[i / 16] += code[i];
-    }
-    for (int h = 0; h < 2; ++h) {
-      out.scale()[2 * g + h] = scale;
-      out.sum16()[2 * g + h] = scale * static_cast<float>(sum[h]);
-      out.bias16()[2 * g + h] = -128 * sum[h];
-      out.sum32()[2 * g + h] = scale * static_cast<float>(sum[0] + sum[1]);
-      out.bias32()[2 * g + h] = -128 * (sum[0] + sum[1]);
-    }
+    int8_t *code = out.code() + first, *low = out.wide ? out.low() + first : nullptr;
+    const int64_t at = first / 16;
+    quantize_chunk(values, code, out.scale() + at, inverse);
+    if (low) quantize_residual(values, code, out.scale() + at, low);
+    sum_codes<16>(code, low, out.scale() + at, out.sum16() + at, out.bias16() + at);
+    sum_codes<32>(code, low, out.scale() + at, out.sum32() + at, out.bias32() + at);
   }
 }
 

@@ -83,13 +83,13 @@ TEST_CASE("every format gives a token the same bits in whatever batch, with acti
     CAPTURE(format.name);
     RandomProgram model(seed);
     const int64_t cols =
-        format.block_weights * (format.block_weights == 256 ? model.integer(1, 4) : model.integer(1, 35));
+        format.block_weights * (format.block_weights == 256 ? model.integer(1, 6) : model.integer(1, 35));
     model.finish(model.linear(model.embed(Type::F32, cols, 21), format.type, model.integer(30, 75), true));
     core::ExecutorConfig wide = fast_config();
     wide.wide = true;
     for_each_target([&] {
       for (const core::ExecutorConfig& config : {fast_config(), wide, exact_config()})
-        check_same_bits(model, config, 13);
+        check_same_bits(model, config, 41); // several of AMX's tiles of tokens
     });
   }
 }

@@ -13,6 +13,7 @@
 using namespace ridge;
 using kernels::cpu::CodePanel;
 using kernels::cpu::QuantizedRow;
+using kernels::cpu::TokenTile;
 using tests::RandomProgram;
 
 namespace {
@@ -101,19 +102,28 @@ void check_products(quant::Type type, uint64_t seed) {
       kernels.dot_codes(weight.data, weight.row_bytes, kRows, kCols, x.data() + 1, kTokens - 1, out + 1);
       CHECK(dots == expected);
 
+      const kernels::cpu::MatmulKernels& matmul = kernels::cpu::matmul_kernels();
+      const int64_t parts = kernels::cpu::kChunk / Format::kScaleWeights;
       const auto panel = std::make_unique<CodePanel>();
-      std::vector<float> sums(kTokens * kernels::cpu::kPartialSums * kernels::cpu::kPanelRows);
+      std::vector<float> sums(TokenTile::kTokens * kernels::cpu::kPartialSums * kernels::cpu::kPanelRows);
+      std::vector<float> tile_products(kTokens * kRows);
+      std::vector<std::byte> tile(TokenTile::bytes(padded, wide), std::byte{0x55});
+      const TokenTile arranged{tile.data(), padded, wide};
+      const bool tiled = matmul.tiles && Format::kScaleWeights == 32;
+      if (tiled) matmul.arrange(x.data(), kTokens, arranged);
       for (int64_t first = 0; first < kRows; first += kernels::cpu::kPanelRows) {
         const int64_t count = std::min(kernels::cpu::kPanelRows, kRows - first);
         kernels.pack_codes(weight.data + first * weight.row_bytes, weight.row_bytes, count, kCols, 0, *panel);
-        kernels::cpu::matmul_kernels().codes(*panel, kernels.scale16, kernels.has_offset, 0, kCols, x.data(), kTokens,
-                                             sums.data());
-        kernels::cpu::matmul_kernels().reduce(sums.data(), kernels.scale16 ? 16 : 8, kTokens);
-        for (int64_t t = 0; t < kTokens; ++t)
-          std::copy_n(sums.data() + t * kernels::cpu::kPartialSums * kernels::cpu::kPanelRows, count,
-                      panel_products.data() + t * kRows + first);
+        matmul.codes(*panel, kernels.scale16, kernels.has_offset, 0, kCols, x.data(), kTokens, sums.data());
+        for (int64_t t = 0; t < kTokens; ++t) out[t] = panel_products.data() + t * kRows + first;
+        matmul.reduce(sums.data(), parts, kTokens, kTokens, count, nullptr, out);
+        if (!tiled) continue;
+        matmul.tiles(*panel, kernels.has_offset, 0, kCols, arranged, 1, sums.data());
+        for (int64_t t = 0; t < kTokens; ++t) out[t] = tile_products.data() + t * kRows + first;
+        matmul.reduce(sums.data(), parts, TokenTile::kTokens, kTokens, count, nullptr, out);
       }
       CHECK(panel_products == expected);
+      if (tiled) CHECK(tile_products == expected);
     });
   }
 }
@@ -124,7 +134,59 @@ void check_format(const std::string& format, quant::Type type, uint64_t seed) {
   if constexpr (quant::PackedFormat<Format>) check_products<Format>(type, seed);
 }
 
+// One group of 32 columns from `first`, as kernels.h defines it.
+void check_group(const std::vector<float>& x, const QuantizedRow& row, int64_t first) {
+  const auto value = [&](int64_t i) { return first + i < std::ssize(x) ? x[first + i] : 0.0f; };
+  float largest = 0;
+  for (int64_t i = 0; i < 32; ++i) largest = std::max(largest, std::abs(value(i)));
+  float scale = largest / 127;
+  const float inverse = scale > 0 ? 1 / scale : 0;
+  int32_t sums[2] = {};
+  for (int64_t i = 0; i < 32; ++i) {
+    const int32_t code = static_cast<int32_t>(std::nearbyint(std::clamp(value(i) * inverse, -127.0f, 127.0f)));
+    CHECK(row.code()[first + i] == code);
+    sums[i / 16] += row.wide ? 256 * code : code;
+    if (!row.wide) continue;
+    const float step = scale / 256, rest = (value(i) - scale * static_cast<float>(code)) * (step > 0 ? 1 / step : 0);
+    const int32_t low = static_cast<int32_t>(std::nearbyint(std::clamp(rest, -128.0f, 127.0f)));
+    CHECK(row.low()[first + i] == low);
+    sums[i / 16] += low;
+  }
+  if (row.wide) scale /= 256;
+  for (int64_t h = 0; h < 2; ++h) {
+    const int64_t at = first / 16 + h;
+    CHECK(row.scale()[at] == scale);
+    CHECK(row.sum16()[at] == scale * static_cast<float>(sums[h]));
+    CHECK(row.bias16()[at] == -128 * sums[h]);
+    CHECK(row.sum32()[at] == scale * static_cast<float>(sums[0] + sums[1]));
+    CHECK(row.bias32()[at] == -128 * (sums[0] + sums[1]));
+  }
+}
+
 } // namespace
+
+TEST_CASE("activations have the codes, scales and sums of their definition, on every instruction set") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  RandomProgram model(seed);
+  std::normal_distribution<float> normal;
+  for (const bool wide : {false, true})
+    for (const int64_t cols : {32, 224, 256, 544}) {
+      CAPTURE(wide);
+      CAPTURE(cols);
+      std::vector<float> x(cols);
+      for (int64_t i = 0; i < cols; ++i)
+        x[i] =
+            model.integer(0, 9) == 0 || i / 32 % 5 == 3 ? 0 : normal(model.random) * std::ldexp(1.0f, i / 32 * 4 - 30);
+      tests::for_each_target([&] {
+        const int64_t padded = kernels::cpu::round_up(cols, kernels::cpu::kChunk);
+        std::vector<std::byte> storage(QuantizedRow::bytes(padded, wide), std::byte{0x55});
+        const QuantizedRow row{storage.data(), padded, wide};
+        kernels::cpu::vector_kernels().quantize(x.data(), cols, row);
+        for (int64_t first = 0; first < padded; first += 32) check_group(x, row, first);
+      });
+    }
+}
 
 TEST_CASE("every format's products have the bits of the documented order, on every instruction set") {
   const uint64_t seed = tests::fresh_seed();

@@ -27,8 +27,8 @@ void pair_matvecs(const Planning& p, Calls& calls) {
   for (size_t i = 1; i < calls.size(); ++i) {
     const size_t at = before(calls, i);
     const Matvec *first = calls[at].get<Matvec>(), *second = calls[i].get<Matvec>();
-    if (at == i || !first || !second || p.in.config.exact || first->rows > kDataflowTokens ||
-        first->product.matrix.ids != kNone || !p.sibling_follows[calls[at].step] ||
+    if (at == i || !first || !second || p.in.config.exact || p.in.config.batch_invariant ||
+        first->rows > kDataflowTokens || first->product.matrix.ids != kNone || !p.sibling_follows[calls[at].step] ||
         !cut_pair(p.in.limits, p.desc(first->product.matrix, first->rows),
                   p.desc(second->product.matrix, second->rows)))
       continue;

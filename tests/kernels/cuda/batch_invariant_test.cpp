@@ -8,6 +8,7 @@
 
 #include <cstring>
 #include <functional>
+#include <string>
 
 using namespace ridge;
 using core::KvType;
@@ -74,7 +75,8 @@ void check_bits(RandomProgram& model, int32_t tokens, KvType type = KvType::f16)
   const Steps text = tests::consecutive(model, 0, tokens);
   const std::vector<float> alone = logits_in_pieces(*executor, model, text, 0, [] { return 1; });
   const int64_t columns = std::ssize(alone) / tokens;
-  const auto check = [&](const char* how, size_t first, const std::function<int64_t()>& next_size, bool crowded) {
+  const auto check = [&](const std::string& how, size_t first, const std::function<int64_t()>& next_size,
+                         bool crowded) {
     CAPTURE(how);
     CHECK(different_rows(logits_in_pieces(*executor, model, text, first, next_size, crowded), alone, columns) == 0);
   };

@@ -2,7 +2,7 @@
 #include "kernels/cuda/plan/planning.h"
 #include "support/ranks.h"
 
-#include <map>
+#include <utility>
 
 using namespace ridge;
 using namespace ridge::tests;
@@ -53,10 +53,13 @@ TEST_CASE("batch plan: a product of many rows leaves multiprocessors free for th
 
 TEST_CASE("batch plan: batch-invariant kernels are the same for any number of tokens") {
   RandomProgram::Shape shape = one_layer();
-  for (const int64_t experts : {0, 8}) {
+  for (const auto& [experts, value_type] : {std::pair(0, Type::Q4_K), {0, Type::Q6_K}, {8, Type::Q4_K}}) {
     CAPTURE(experts);
+    CAPTURE(quant::format(value_type).name);
     shape.experts = experts;
     shape.used = 2;
+    shape.width = 1024; // others pair matrices of two formats
+    shape.value_type = value_type;
     Setting setting(shape);
     setting.config.batch_invariant = true;
     setting.config.max_batch = 512;
@@ -196,28 +199,55 @@ TEST_CASE("batch plan: up to 16 tokens of one stream in sequence are roped in at
   }
 }
 
-TEST_CASE("batch plan: small batches convert an input once, in the largest tile for which there is room") {
+TEST_CASE("batch plan: products of few tokens find their input as they read it, converted once") {
+  using kernels::cuda::HalfLayout;
+  RandomProgram::Shape shape;
+  int64_t products = 0;
+  for (const int64_t width : {256, 1024})
+    for (const int64_t hidden : {512, 512 + 32})
+      for (const Type value_type : {Type::Q4_K, Type::Q6_K})
+        for (const int shared_kib : {64, 160, 227})
+          for (const int64_t tokens : {3, 8, 9, 16, 17, 64, 65, 96, 128, 200, 256, 400, 512}) {
+            CAPTURE(width);
+            CAPTURE(hidden);
+            CAPTURE(quant::format(value_type).name);
+            CAPTURE(shared_kib);
+            CAPTURE(tokens);
+            shape.width = width;
+            shape.hidden = hidden;
+            shape.value_type = value_type;
+            Setting setting(shape);
+            setting.limits.shared_per_block = shared_kib << 10;
+            std::pair<core::ValueId, HalfLayout> converted(-1, {});
+            core::ValueId written = -1;
+            for (const KernelCall& call : setting.plan(tokens, tokens).calls) {
+              const auto* roped = call.get<RopeAttention>();
+              const auto* attention = roped ? &roped->attention : call.get<Attention>();
+              if (!attention) attention = call.get<PromptAttention>();
+              if (attention && attention->half) converted = {attention->out, *attention->half};
+              if (const auto* conversion = call.get<ConvertInput>()) {
+                const std::pair made(conversion->matrix.x, conversion->layout);
+                CHECK(made != converted);
+                converted = made;
+              }
+              const auto* batch = call.get<SmallBatch>();
+              if (!batch) continue;
+              ++products;
+              CHECK(batch->rows == tokens);
+              const MatrixStep& matrix = batch->product.matrix;
+              if (batch->reads_half)
+                CHECK(matrix.x == written);
+              else
+                CHECK(converted == std::pair(matrix.x, batch->wide ? HalfLayout::wide : HalfLayout::interleaved));
+              if (batch->writes_half) written = matrix.parts[0].out;
+            }
+          }
+  CHECK(products > 0);
+}
+
+TEST_CASE("batch plan: chips with little shared memory take products that fit them") {
   Setting setting(one_layer());
-  for (const auto& [tokens, tile] :
-       std::map<int64_t, int>{{3, 8}, {8, 8}, {9, 16}, {16, 16}, {17, 32}, {64, 64}, {65, 96}}) {
-    const BatchPlan plan = setting.plan(tokens, tokens);
-    CHECK(count<SmallBatch>(plan) == 5);
-    // Gate and up (tiles up to 16 tokens) and attention (no prompts) write the next input.
-    CHECK(count<ConvertInput>(plan) == 3 + (tile > 16) + (count<Attention>(plan) + count<RopeAttention>(plan) == 0));
-    CHECK(call_of<SmallBatch>(plan).wide == (tile >= 32));
-    CHECK(call_of<ConvertInput>(plan).layout ==
-          (tile < 32 ? kernels::cuda::HalfLayout::interleaved : kernels::cuda::HalfLayout::wide));
-    CHECK(count<ClearDataflow>(plan) == 0);
-    CHECK(call_of<SmallBatch>(plan).tile_tokens == tile);
-  }
-  for (const auto& [tokens, tile] :
-       std::map<int64_t, int>{{97, 128}, {129, 192}, {256, 256}, {257, 192}, {385, 256}, {512, 256}})
-    CHECK(call_of<SmallBatch>(setting.plan(tokens, tokens)).tile_tokens == tile);
-  CHECK(count<SmallBatch>(setting.plan(513, 513)) == 0);
-  setting.limits.shared_per_block = 160 << 10;
-  CHECK(call_of<ConvertInput>(setting.plan(64)).layout == kernels::cuda::HalfLayout::interleaved);
   setting.limits.shared_per_block = 64 << 10;
-  CHECK(call_of<SmallBatch>(setting.plan(64)).tile_tokens == 8);
   CHECK(call_of<Matvec>(setting.plan(64, 1)).rows == 1);
   setting.limits.shared_per_block = 48 << 10;
   CHECK(count<Matvec>(setting.plan(64, 64)) == 5);

@@ -107,8 +107,8 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ 
     *reinterpret_cast<float4*>(state + 4 * kLanes * j) = *reinterpret_cast<const float4*>(&s[4 * j]);
 }
 
-// Mamba 1: each channel is a head with a step of its own, a rate per state, and everyone's b and c. Four lanes have
-// four states each. Inputs of the next tokens are loaded while these are scanned.
+// Mamba 1: a channel is a head with its own step and a rate per state; all channels share b and c. Four lanes have four
+// states each. Inputs of the next tokens are loaded while these are scanned.
 class ChannelInputs {
  public:
   __device__ __forceinline__ ChannelInputs(const ScanArgs& args, int first_channel)

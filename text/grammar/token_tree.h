@@ -26,7 +26,6 @@ class TokenTree {
   };
   std::span<const Node> nodes() const { return {nodes_.data(), nodes_.size() - 1}; }
   std::span<const int32_t> tokens_at(uint32_t node) const { return tokens_between(node, node + 1); }
-  std::span<const int32_t> tokens_below(uint32_t node) const { return tokens_between(node, nodes_[node].end); }
   std::span<const int32_t> order() const { return order_; } // by bytes, then by ID
   uint32_t max_depth() const { return max_depth_; }
 

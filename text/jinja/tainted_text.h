@@ -24,7 +24,6 @@ class TaintedText {
   const std::string& bytes() const { return bytes_; }
   std::span<const ByteSpan> data() const { return data_; } // sorted, not adjacent
   bool has_data() const { return !data_.empty(); }
-  bool is_all_data() const { return data_.size() == 1 && data_[0].end - data_[0].begin == bytes_.size(); }
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
   size_t held_bytes() const { return bytes_.size() + data_.size() * sizeof(ByteSpan); }

@@ -75,7 +75,6 @@ ImFont* load(const std::string& path, float size, const ImWchar* ranges) {
 } // namespace
 
 const Theme& theme() { return *current; }
-bool is_dark() { return current == &kDark; }
 const Fonts& fonts() { return loaded_fonts; }
 float px(float units) { return units * pixels_per_unit; }
 ImVec4 to_vec4(ImU32 color) { return ImGui::ColorConvertU32ToFloat4(color); }

@@ -14,7 +14,6 @@ struct Theme {
   ImU32 series[8];               // distinct; legible under `text`
 };
 const Theme& theme();
-bool is_dark();
 
 // `scale`: pixels per unit. Call between frames, after load_fonts().
 void apply_theme(bool dark, float scale);

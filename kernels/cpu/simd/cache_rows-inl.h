@@ -20,10 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
 namespace {
 
+// Kernels read these types directly; others are unpacked to f32 a tile at a time.
 constexpr core::KvType kF16 = core::KvType::f16, kF32 = core::KvType::f32, kQ8 = core::KvType::q8_0;
-
-// Types that kernels read directly; others are unpacked to f32 a tile at a time.
-HWY_INLINE bool is_read_directly(core::KvType type) { return type == kF16 || type == kF32 || type == kQ8; }
 
 HWY_INLINE VF load_code(const int8_t* p) {
   const hn::Rebind<int8_t, FloatTag> bytes;

@@ -66,6 +66,7 @@ void CalibratedQuantizer::quantize_layer(int32_t index) {
 
 void CalibratedQuantizer::make_tensors(Layer& layer, int32_t index) {
   if (journal_ && index < journal_->layers()) return layer.take(journal_->read(index));
+  layer.weigh_tokens();
   if (method_.scales) layer.find_scales();
   layer.quantize();
   if (journal_ && !journal_->append(ready_)) {

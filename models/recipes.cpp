@@ -340,7 +340,8 @@ bool is_quantizable(const gguf::TensorInfo& tensor) {
 Type fitting_type(Type type, int64_t cols) {
   const auto fits = [cols](Type candidate) { return cols % quant::format(candidate).block_weights == 0; };
   if (fits(type)) return type;
-  // IQ4_NL has the size of Q4_0 and diverges less: with Q3_K_M, SmolLM2's mean of 0.116 falls to 0.088.
+  // llama.cpp falls back from Q2_K and Q3_K to Q4_0. IQ4_NL has its size, but SmolLM2's Q3_K_M diverges by 0.088
+  // instead of 0.116 nats.
   static const std::map<Type, Type> kNextLarger = {
       {Type::IQ1_S, Type::IQ4_NL},  {Type::IQ1_M, Type::IQ4_NL},  {Type::IQ2_XXS, Type::IQ4_NL},
       {Type::IQ2_XS, Type::IQ4_NL}, {Type::IQ2_S, Type::IQ4_NL},  {Type::IQ3_XXS, Type::IQ4_NL},

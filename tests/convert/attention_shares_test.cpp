@@ -114,3 +114,31 @@ TEST_CASE("keys' and values' inputs weigh as much again in all as others', by th
   CHECK(ratio(seen[0], "blk.0.attn_k.weight") == doctest::Approx(2).epsilon(0.03));
   CHECK(ratio(seen[1], "blk.0.attn_output.weight") == doctest::Approx(1).epsilon(0.03));
 }
+
+TEST_CASE("calibration sees the inputs of a model that scales its embeddings") {
+  REQUIRE_REFERENCE();
+  const tests::Recipe recipe("gemma3-dense");
+  const gguf::File file = recipe.open();
+  const core::Program program = models::build_program(file);
+  REQUIRE(std::get<core::EmbedParams>(program.ops[0].params).scale > 2);
+  const convert::Requantization plan = convert::plan_requantization(file, models::find_recipe("Q8_0"), {}, nullptr);
+  std::vector<std::vector<float>> seen;
+  convert::CalibratedQuantizer calibrated(plan, program, {.feedback = true}, {recipe.ids()},
+                                          kernels::cpu::make_cpu_executor, 1,
+                                          [&](int64_t cols) { return std::make_unique<WatchedHessian>(cols, seen); });
+  calibrated.tensor("blk.0.ffn_gate.weight");
+  REQUIRE(seen.size() >= 3); // queries, keys and values; attention's output; gate and up
+
+  core::ExecutorConfig config;
+  config.context = config.max_batch = config.max_outputs = 64;
+  config.exact = true;
+  config.k_type = config.v_type = core::KvType::f32;
+  convert::ImatrixCollector collector(program, false);
+  config.observer = &collector;
+  convert::run_chunk(*kernels::cpu::make_cpu_executor(program, config), recipe.ids());
+  const gguf::Imatrix whole = collector.result();
+  const gguf::Imatrix::Entry& expected = whole.entries.at("blk.0.ffn_gate.weight");
+  std::vector<float> mean_squares = expected.sum_of_squares;
+  for (float& sum : mean_squares) sum /= expected.counts[0];
+  CHECK(tests::nmse(seen[2], mean_squares) < 1e-3);
+}

@@ -25,7 +25,9 @@ CalibratedQuantizer::CalibratedQuantizer(const Requantization& plan, const core:
     : plan_(plan), program_(program), method_(method), make_executor_(std::move(make_executor)),
       make_hessian_(std::move(make_hessian)), encode_(std::move(encode)), threads_(threads), text_{chunks, {}} {
   for (const core::Op& op : program.ops) layers_ = std::max(layers_, op.layer + 1);
-  // The quantized embeddings.
+  // The quantized embeddings, as the model scales them.
+  const auto* embed = std::get_if<core::EmbedParams>(&program.ops[0].params);
+  const float scale = embed ? embed->scale : 1.0f;
   const core::Weight& table = program.weights[program.ops.at(0).weights[0]];
   const auto source = std::ranges::find(plan.sources, table.name, &WeightSource::name);
   const quant::FormatInfo& target = *plan.types[static_cast<size_t>(source - plan.sources.begin())].format();
@@ -40,6 +42,7 @@ CalibratedQuantizer::CalibratedQuantizer(const Requantization& plan, const core:
         quant::encode_rows(target.type, row, 1, width, {}, packed.data());
         target.decode(packed.data(), width, row);
       }
+      for (int64_t i = 0; i < width; ++i) row[i] *= scale;
       row += width;
     }
 }
@@ -66,6 +69,7 @@ void CalibratedQuantizer::quantize_layer(int32_t index) {
 
 void CalibratedQuantizer::make_tensors(Layer& layer, int32_t index) {
   if (journal_ && index < journal_->layers()) return layer.take(journal_->read(index));
+  layer.weigh_tokens();
   if (method_.scales) layer.find_scales();
   layer.quantize();
   if (journal_ && !journal_->append(ready_)) {

@@ -1,11 +1,13 @@
 #include "convert/calibrated_layer.h"
 
+#include "convert/attention_shares.h"
 #include "convert/calibration.h"
 #include "core/error.h"
 #include "quant/feedback/awq.h"
 #include "quant/feedback/gptq.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace ridge::convert {
@@ -106,11 +108,53 @@ LayerRun CalibratedQuantizer::Layer::run_to(size_t ops, ValueId result, bool obs
   return LayerRun(std::move(part), owner.text_, owner.make_executor_, owner.threads_, observe);
 }
 
+// Inputs of keys and values count once for the token itself and by the attention that it receives. Without, feedback
+// trades errors of the few tokens that all others attend to for those of all others.
+void CalibratedQuantizer::Layer::weigh_tokens() {
+  const auto run_to_value = [&](ValueId value, const auto& each) {
+    run_to(static_cast<size_t>(writer_of(value) - program.ops.data()) + 1, value)(owner.hidden_, each);
+  };
+  for (const core::Op& op : program.ops) {
+    const auto* params = std::get_if<core::AttentionParams>(&op.params);
+    if (op.kind != OpKind::attention || params->reach > 0) continue;
+    const auto store = std::ranges::find_if(program.ops, [&](const core::Op& other) {
+      return other.kind == OpKind::kv_store && std::get<core::KvParams>(other.params).layer == params->layer;
+    });
+    if (store == program.ops.end()) continue; // an earlier layer's keys
+    const core::KvLayer& kv = program.kv_layers[params->layer];
+    std::vector<float> sinks(op.weights.empty() ? 0 : static_cast<size_t>(params->heads));
+    if (!sinks.empty()) source_of(op.weights[0])->decode(0, 1, sinks.data());
+    std::vector<float> keys, factors(static_cast<size_t>(owner.text_.tokens()), 1.0f);
+    run_to_value(store->inputs[0],
+                 [&](int64_t, std::span<const float> k) { keys.insert(keys.end(), k.begin(), k.end()); });
+    run_to_value(op.inputs[0], [&](int64_t first, std::span<const float> q) {
+      const int64_t count = owner.text_.chunk_tokens(), width = kv.heads * kv.k_dim;
+      add_attention_shares(*params, kv, q, std::span(keys).subspan(first * width, count * width), sinks,
+                           std::span(factors).subspan(first, count));
+    });
+    for (float& factor : factors) factor = std::sqrt(factor);
+    for (ValueId value : store->inputs) {
+      const core::Op* matrix = writer_of(value);
+      while (matrix && !is_matrix(*matrix)) matrix = matrix->inputs.empty() ? nullptr : writer_of(matrix->inputs[0]);
+      for (Group& group : groups)
+        if (matrix && program.ops[group.ops[0]].inputs[0] == matrix->inputs[0]) group.token_factors = factors;
+    }
+  }
+}
+
 void CalibratedQuantizer::Layer::run_inputs(const Group& group,
                                             const std::function<void(std::span<const float>)>& each) {
   const ValueId input = program.ops[group.ops[0]].inputs[0];
-  if (input == program.input) return each(owner.hidden_);
-  run_to(group.ops[0], input)(owner.hidden_, [&](int64_t, std::span<const float> rows) { each(rows); });
+  const size_t width = static_cast<size_t>(program.values[input].width);
+  std::vector<float> scaled;
+  const auto give = [&](int64_t first, std::span<const float> rows) {
+    if (group.token_factors.empty()) return each(rows);
+    scaled.assign(rows.begin(), rows.end());
+    for (size_t i = 0; i < scaled.size(); ++i) scaled[i] *= group.token_factors[static_cast<size_t>(first) + i / width];
+    each(scaled);
+  };
+  if (input == program.input) return give(0, owner.hidden_);
+  run_to(group.ops[0], input)(owner.hidden_, give);
 }
 
 int64_t CalibratedQuantizer::Layer::tensor_row(WeightId id, int64_t row) const {

@@ -24,6 +24,7 @@ struct CalibratedQuantizer::Layer {
   // Ops with a common input.
   struct Group {
     std::vector<size_t> ops;
+    std::vector<float> token_factors; // of the inputs, see weigh_tokens(); empty: ones
   };
   std::vector<Group> groups;
 
@@ -33,6 +34,7 @@ struct CalibratedQuantizer::Layer {
   const core::Op* writer_of(core::ValueId id) const;
 
   LayerRun run_to(size_t ops, core::ValueId result, bool observe = false) const;
+  void weigh_tokens();
   void run_inputs(const Group& group, const std::function<void(std::span<const float> rows)>& each);
   void find_scales();
   int64_t tensor_row(core::WeightId id, int64_t row) const;

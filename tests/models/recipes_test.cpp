@@ -181,6 +181,7 @@ TEST_CASE("rows that are no whole super-blocks fall back to types of 32") {
   CHECK(mix.types("ffn_down") == Types{"Q4_K", "Q6_K"});
   CHECK(mix.type_of.at("output.weight") == "Q8_0");
   CHECK(models::fitting_type(Type::IQ2_XXS, 896) == Type::IQ4_NL);
+  CHECK(models::fitting_type(Type::Q3_K, 576) == Type::IQ4_NL);
   CHECK(models::fitting_type(Type::Q4_K, 172) == Type::F16);
 }
 

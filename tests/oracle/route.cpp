@@ -32,7 +32,7 @@ Naive::Row near_shares(const core::RouteParams& p, const Naive::Row& scores) {
     const double largest = scores[*best];
     double all = 0;
     for (const size_t e : left)
-      if ((largest - scores[e]) / std::max(std::abs(scores[e]), largest) <= p.nearness)
+      if (!((largest - scores[e]) / std::max(std::abs(scores[e]), largest) > p.nearness)) // zeros are near
         all += std::exp(scores[e] - largest);
     shares[*best] = 1 / all;
     left.erase(best);

@@ -106,7 +106,7 @@ TEST_CASE("sections of the configuration file hold for each of several models, b
   };
   CHECK(holds(refusal("[model \"a\"]\nport = 1\n"), "wrong.ini:2: port applies to the whole server"));
   CHECK(holds(refusal("[model \"a\"]\n\nparallel = 0\n"), "wrong.ini:3)"));
-  CHECK(holds(refusal("", {"--pin", "c"}), "--pin c: unknown model; available: a, b, c"));
+  CHECK(holds(refusal("", {"--pin", "d"}), "--pin d: unknown model; available: a, b, c"));
   CHECK(holds(refusal("", {"--alias", "x"}), "--alias x: say which of the models: x=MODEL"));
 
   Served one({"--device", "cpu", "-m", folder / "a.gguf", "--alias", "mine"});

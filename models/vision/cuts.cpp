@@ -157,6 +157,10 @@ Tile interpolated_tile(const media::Picture& picture, int64_t side) {
   return tile;
 }
 
+media::Picture clip_square(const Hparams& h, const media::Picture& picture) {
+  return media::resize_padded(picture, h.image_size(), h.image_size(), media::Filter::bicubic, {122, 116, 104});
+}
+
 std::vector<Part> wrapped(std::string before, media::Picture tile, std::string behind) {
   std::vector<Part> parts;
   if (!before.empty()) parts.push_back({.text = std::move(before)});

@@ -51,6 +51,9 @@ void append_slices(std::vector<Part>& parts, const media::Picture& picture, cons
 // A square, resized without rounding.
 Tile interpolated_tile(const media::Picture& picture, int64_t side);
 
+// CLIP's square, padded by its mean color.
+media::Picture clip_square(const Hparams& h, const media::Picture& picture);
+
 std::vector<Part> wrapped(std::string before, media::Picture tile, std::string behind);
 
 // Qwen's encoders: patches per side of a token, and the cut.

@@ -8,11 +8,8 @@ namespace {
 
 using core::ValueId;
 
-constexpr media::Color kPad = {122, 116, 104};
-
 std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
-  const int64_t side = h.image_size();
-  return wrapped("", media::resize_padded(picture, side, side, media::Filter::bicubic, kPad), "");
+  return wrapped("", clip_square(h, picture), "");
 }
 
 void build(Builder& b) {

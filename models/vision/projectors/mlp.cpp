@@ -8,12 +8,10 @@ namespace {
 
 using core::ValueId;
 
-constexpr media::Color kPad = {122, 116, 104};
-
 std::vector<Part> cut(const Hparams& h, const media::Picture& picture) {
   const int64_t side = h.image_size();
   const std::vector<int64_t> points = h.counts("image_grid_pinpoints");
-  if (points.empty()) return wrapped("", media::resize_padded(picture, side, side, media::Filter::bicubic, kPad), "");
+  if (points.empty()) return wrapped("", clip_square(h, picture), "");
   std::vector<media::Size> sizes;
   for (size_t i = 0; i + 1 < points.size(); i += 2) {
     if (points[i] < side || points[i + 1] < side || points[i] > 8192 || points[i + 1] > 8192)

@@ -1,7 +1,5 @@
 // llama.cpp-style completions and infill.
-#include "support/http/endpoint.h"
-#include "support/temporary_folder.h"
-#include "support/tiny_model.h"
+#include "support/http/infill_model.h"
 
 #include <sstream>
 
@@ -22,17 +20,6 @@ std::vector<Json> events_of(const Endpoint& endpoint, const std::string& path, J
     if (line.starts_with("data: ")) events.push_back(Json::parse(line.substr(6)));
   return events;
 }
-
-// With infill tokens.
-struct Coder {
-  tests::TemporaryFolder folder;
-  Endpoint endpoint{[this] {
-    tests::TinyModel{
-        .controls = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>"}}
-        .write(folder / "coder.gguf");
-    return tests::open_exact(folder / "coder.gguf", 2);
-  }};
-};
 
 std::string message_of(const Json& answer) { return answer["error"]["message"]; }
 
@@ -238,7 +225,7 @@ TEST_CASE("a stream has timings with each token and says how far the prompt is r
 }
 
 TEST_CASE("a text that is filled in gets what stands around the gap, and other files") {
-  const Coder coder;
+  const tests::InfillModel coder;
   const Endpoint& endpoint = coder.endpoint;
   Json body = {{"input_prefix", "def f():"}, {"input_suffix", "return x"}, {"n_predict", 4}, {"temperature", 0}};
   const Json plain = endpoint.post("/infill", body);
@@ -267,7 +254,7 @@ TEST_CASE("a text that is filled in gets what stands around the gap, and other f
 }
 
 TEST_CASE("requests to fill in that are malformed are refused by the field's name") {
-  const Coder coder;
+  const tests::InfillModel coder;
   const auto error = [&](const Json& fields) {
     Json body = {{"input_prefix", "a"}, {"input_suffix", "b"}};
     body.update(fields);
@@ -286,7 +273,7 @@ TEST_CASE("requests to fill in that are malformed are refused by the field's nam
 }
 
 TEST_CASE("a completion's suffix and Ollama's are filled in front of") {
-  const Coder coder;
+  const tests::InfillModel coder;
   const Endpoint& endpoint = coder.endpoint;
   const Json native =
       endpoint.post("/infill", {{"input_prefix", "a b"}, {"input_suffix", "c"}, {"n_predict", 6}, {"temperature", 0}});
@@ -305,7 +292,7 @@ TEST_CASE("a completion's suffix and Ollama's are filled in front of") {
 }
 
 TEST_CASE("lines that are indented less than wanted end a text") {
-  const Coder coder;
+  const tests::InfillModel coder;
   const auto text = [&](int64_t indent, bool stream) {
     const Json body = {{"prompt", "x"},
                        {"n_predict", 100},
@@ -359,7 +346,7 @@ TEST_CASE("samplers of requests change what is drawn, and are refused out of ran
 }
 
 TEST_CASE("tokens come with their texts, and with their bytes where these are part of a character") {
-  const Coder coder;
+  const tests::InfillModel coder;
   const Endpoint& endpoint = coder.endpoint;
   const Json body = {{"content", "ridge \U0001F980"}, {"with_pieces", true}};
   std::string text;

@@ -1,7 +1,5 @@
 // Requests of editors' plugins, with the fields that each sends and reads.
-#include "support/http/endpoint.h"
-#include "support/temporary_folder.h"
-#include "support/tiny_model.h"
+#include "support/http/infill_model.h"
 
 using namespace ridge;
 using server::Json;
@@ -9,23 +7,13 @@ using tests::Endpoint;
 
 namespace {
 
-struct EditorsModel {
-  tests::TemporaryFolder folder;
-  Endpoint endpoint{[this] {
-    tests::TinyModel{
-        .controls = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>"}}
-        .write(folder / "coder.gguf");
-    return tests::open_exact(folder / "coder.gguf", 2);
-  }};
-};
-
 const Json kEditorsFiles = {{{"text", "int a;\n"}, {"time", {12, 345}}, {"filename", "a.h"}},
                             {{"text", "int b;\n"}, {"time", {12, 346}}, {"filename", "b.h"}}};
 
 } // namespace
 
 TEST_CASE("llama.vim reads files ahead, and finds them cached when it fills in") {
-  const EditorsModel coder;
+  const tests::InfillModel coder;
   const Json ahead = {{"id_slot", 0},
                       {"input_prefix", ""},
                       {"input_suffix", ""},
@@ -75,7 +63,7 @@ TEST_CASE("llama.vim reads files ahead, and finds them cached when it fills in")
 }
 
 TEST_CASE("llama.vscode fills in without naming the fields it reads") {
-  const EditorsModel coder;
+  const tests::InfillModel coder;
   const Json filled = coder.endpoint.post("/infill", {{"input_prefix", "a\n"},
                                                       {"input_suffix", "\nb"},
                                                       {"input_extra", Json::array()},
@@ -95,7 +83,7 @@ TEST_CASE("llama.vscode fills in without naming the fields it reads") {
 }
 
 TEST_CASE("Continue writes the prompt around the gap itself, and reads a stream") {
-  const EditorsModel coder;
+  const tests::InfillModel coder;
   const Json body = {
       {"prompt", "<|fim_prefix|>a = <|fim_suffix|>\nb<|fim_middle|>"}, {"stream", true}, {"n_predict", 6},
       {"stop", {"<|fim_prefix|>", "<|file_sep|>", "/src/", "\n\n"}},   {"top_k", 40},    {"temperature", 0.01}};

@@ -57,7 +57,7 @@ Json ollama_model(const Models& models, const Models::State& state) {
 
 } // namespace
 
-void openai_models(const Models& models, const HttpRequest& request, HttpResponse& response) {
+void openai_models(Models& models, const HttpRequest& request, HttpResponse& response) {
   if (const auto again = request.parameter("reload"); again && again != "0" && again != "false") models.reload();
   std::vector<Json> list;
   for (const Models::State& state : models.states()) list.push_back(openai_model_of(models, state));

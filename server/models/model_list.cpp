@@ -27,7 +27,7 @@ void Models::check_names(const std::vector<ModelFile>& files) {
     for (const std::string& alias : file.aliases) add(alias, file);
 }
 
-void Models::reload() const {
+void Models::reload() {
   if (!settings_.list) return;
   std::vector<ModelFile> files = settings_.list();
   check_names(files);

@@ -63,7 +63,7 @@ class Models {
   int64_t modified(const State& state) const; // seconds since 1970; for the guide, the server's start
   // Lists the files again. Models that are gone are unloaded once they are unused, changed ones reloaded at their next
   // request. Throws Error if the list cannot be read; then it stays as it was.
-  void reload() const;
+  void reload();
   // Unloads a model once it is unused. Throws ApiError for unknown and pinned ones.
   void unload_when_unused(const std::optional<std::string>& name);
   ResponseStore& responses() const { return *responses_; }
@@ -117,8 +117,8 @@ class Models {
   mutable std::mutex mutex_; // guards the members below
   std::condition_variable changed_;
   uint64_t next_in_queue_ = 0;
-  mutable std::list<Entry> entries_; // reload() adds some, forget_gone() removes them
-  bool loading_ = false;             // or unloading; one at a time, so that free memory is known
+  std::list<Entry> entries_; // reload() adds some, forget_gone() removes them
+  bool loading_ = false;     // or unloading; one at a time, so that free memory is known
   bool stopping_ = false;
   mutable std::mutex facts_mutex_;
   mutable std::map<std::string, FileFacts> facts_; // by path, size and time

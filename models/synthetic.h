@@ -57,9 +57,9 @@ struct Shape {
 // Ranks of RWKV 7's small products.
 inline constexpr int64_t kDecayRank = 96, kRateRank = 96, kValueRank = 64, kGateRank = 320;
 
-// Of GroveMoE: experts that share an adjugate expert, and its width.
+// GroveMoE has an adjugate expert of this width for each kSharingExperts experts.
 inline constexpr int64_t kSharingExperts = 2, kSharedExpertWidth = 128;
-// Of DeepSeek V4.
+// DeepSeek V4's residual streams, and groups and rank of its output product.
 inline constexpr int64_t kStreams = 4, kOutputGroups = 8, kOutputRank = 1024;
 
 const std::vector<Shape>& shapes();

@@ -5,12 +5,14 @@
 
 #include "support/executor_runs.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 namespace ridge::tests {
 
-// Four steps of streams with 0, 1, some and `longest` tokens: equal to unfused kernels, within `most_error` of naive.h.
+// Four steps of streams with 0, 1, some and `longest` tokens: within `most_error` of naive.h, and as near to unfused
+// kernels, but never further than where last bits decide between a cache's codes.
 inline void check_streams(RandomProgram& model, int32_t longest, core::KvType k_type, core::KvType v_type,
                           double most_error) {
   core::ExecutorConfig config = exact_config();
@@ -39,7 +41,7 @@ inline void check_streams(RandomProgram& model, int32_t longest, core::KvType k_
       steps.outputs.push_back(static_cast<int32_t>(steps.outputs.size()));
     }
     const std::vector<float> together = run(*fused, steps);
-    CHECK(nmse(together, run(*plain, steps)) < 1e-6);
+    CHECK(nmse(together, run(*plain, steps)) < std::min(most_error, 1e-3));
     CHECK(nmse(together, naive.forward(steps.batch())) < most_error);
   }
 }

@@ -39,9 +39,9 @@ __device__ __forceinline__ void merge_columns(const SplitParts& of, int row, int
   __syncthreads();
 #pragma unroll
   for (const float of_warp : scratch) most = fmaxf(most, of_warp);
-  __syncthreads(); // before the scratch is reused
-  factors[own] = exp2_approx(largest - most);
-  const float total = block_sum(factors[own] * sum, scratch); // also makes `factors` visible
+  __syncthreads();                                                    // before the scratch is reused
+  factors[own] = most == -INFINITY ? 0 : exp2_approx(largest - most); // a row may see no key
+  const float total = block_sum(factors[own] * sum, scratch);         // also makes `factors` visible
 
   float2 merged = {};
   for (int first = warp; first < of.splits; first += kBatch * kMergeWarps) {
@@ -57,8 +57,9 @@ __device__ __forceinline__ void merge_columns(const SplitParts& of, int row, int
   merged = {};
 #pragma unroll
   for (int w = 0; w < kMergeWarps; ++w) merged.x += sums[w][lane].x, merged.y += sums[w][lane].y;
-  store_latest(out + first_column + 2 * lane, merged.x / total);
-  store_latest(out + first_column + 2 * lane + 1, merged.y / total);
+  const float of_all = total == 0 ? 1 : total;
+  store_latest(out + first_column + 2 * lane, merged.x / of_all);
+  store_latest(out + first_column + 2 * lane + 1, merged.y / of_all);
 }
 
 } // namespace ridge::kernels::cuda

@@ -9,35 +9,59 @@ namespace ridge::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-constexpr int kKeys = 64;
+constexpr int kKeys = 32, kParts = kThreads / kKeys, kHeads = 8;
 constexpr int kDigits = 256;
+constexpr int kBlocksPerMultiprocessor = 4;
 
+// A thread's share of a tile of keys: one key, eight heads at a time. Scores of tokens that see no more positions than
+// they may choose are not needed.
 __global__ void index_score_kernel(const __grid_constant__ IndexArgs args, int first_token) {
-  extern __shared__ float query[]; // [heads * k_dim], then the heads' weights
+  extern __shared__ float4 aligned[];
+  __shared__ float parts[kThreads];
   const DependentWork work(args.stamps);
   const Cache& cache = args.cache;
-  const int token = first_token + static_cast<int>(blockIdx.y), count = (args.positions[token] + 1) / args.span;
-  const int first = static_cast<int>(blockIdx.x) * kKeys, lane = threadIdx.x % kWarp;
-  if (first >= count) return;
-  const int elements = args.heads * cache.k_dim;
-  float* weights = query + elements;
-  for (int i = threadIdx.x; i < elements; i += kThreads) query[i] = args.q[int64_t{token} * elements + i];
-  for (int i = threadIdx.x; i < args.heads; i += kThreads)
-    weights[i] = args.weights ? args.weights[int64_t{token} * args.heads + i] : 1;
-  __syncthreads();
-  if (cache.rotates_k()) rotate_shared(query, elements);
-  const CachedSide keys = cached_keys(cache);
+  const int token = first_token + static_cast<int>(blockIdx.y), seen = args.positions[token] + 1;
+  const int count = seen / args.span;
+  if (seen <= args.most || static_cast<int>(blockIdx.x) * kKeys >= count) return;
+  const int fours = (cache.k_dim + 3) / 4, pitch = 4 * fours, key_pitch = pitch + 4; // no bank conflicts
+  auto* const query = reinterpret_cast<float*>(aligned); // [heads][pitch], padded with zeros
+  float* const keys = query + args.heads * pitch;        // [kKeys][key_pitch], likewise
+  for (int i = threadIdx.x; i < args.heads * pitch; i += kThreads)
+    query[i] =
+        i % pitch < cache.k_dim ? args.q[(int64_t{token} * args.heads + i / pitch) * cache.k_dim + i % pitch] : 0;
+  if (cache.rotates_k()) rotate_shared(query, args.heads * pitch);
+  const CachedSide cached = cached_keys(cache);
   const int64_t first_key = args.streams[token] * cache.rows;
-  for (int key = first + static_cast<int>(threadIdx.x) / kWarp; key < min(count, first + kKeys); key += kWarps) {
-    const int64_t at = (first_key + key) * cache.k_dim;
-    float score = 0;
-    for (int head = 0; head < args.heads; ++head) {
-      float dot = 0;
-      for (int i = lane; i < cache.k_dim; i += kWarp)
-        dot += query[head * cache.k_dim + i] * cached_element(keys, at + i);
-      score += weights[head] * fmaxf(warp_sum(dot), 0);
+  const int own = static_cast<int>(threadIdx.x) % kKeys, part = static_cast<int>(threadIdx.x) / kKeys;
+  const auto* const key = reinterpret_cast<const float4*>(keys + own * key_pitch);
+  for (int first = static_cast<int>(blockIdx.x) * kKeys; first < count; first += static_cast<int>(gridDim.x) * kKeys) {
+    for (int i = threadIdx.x; i < kKeys * pitch; i += kThreads) {
+      const int row = first + i / pitch, column = i % pitch;
+      keys[i / pitch * key_pitch + column] =
+          row < count && column < cache.k_dim ? cached_element(cached, (first_key + row) * cache.k_dim + column) : 0;
     }
-    if (lane == 0) args.scores[int64_t{blockIdx.y} * cache.rows + key] = score;
+    __syncthreads();
+    float score = 0;
+    for (int head = kHeads * part; head < args.heads; head += kHeads * kParts) {
+      float dot[kHeads] = {};
+      for (int four = 0; four < fours; ++four) {
+        const float4 k = key[four];
+#pragma unroll
+        for (int h = 0; h < kHeads; ++h) {
+          const float4 q = aligned[min(head + h, args.heads - 1) * fours + four];
+          dot[h] += q.x * k.x + q.y * k.y + q.z * k.z + q.w * k.w;
+        }
+      }
+#pragma unroll
+      for (int h = 0; h < kHeads; ++h)
+        if (head + h < args.heads)
+          score += (args.weights ? args.weights[int64_t{token} * args.heads + head + h] : 1) * fmaxf(dot[h], 0);
+    }
+    parts[threadIdx.x] = score;
+    __syncthreads();
+    if (part > 0 || first + own >= count) continue;
+    for (int p = 1; p < kParts; ++p) score += parts[p * kKeys + own];
+    args.scores[int64_t{blockIdx.y} * cache.rows + first + own] = score;
   }
 }
 
@@ -147,11 +171,13 @@ __global__ void position_choice_kernel(const __grid_constant__ IndexArgs args, i
 } // namespace
 
 void launch_index_choice(const Launch& launch, IndexArgs args) {
-  const size_t shared = (int64_t{args.heads} * args.cache.k_dim + args.heads) * sizeof(float);
+  const int pitch = (args.cache.k_dim + 3) / 4 * 4;
+  const size_t shared = (args.heads * pitch + kKeys * (pitch + 4)) * sizeof(float);
   allow_dynamic_shared_memory(index_score_kernel, shared);
-  const auto blocks = static_cast<unsigned>((args.cache.rows + kKeys - 1) / kKeys);
+  const auto tiles = static_cast<int>((args.cache.rows + kKeys - 1) / kKeys);
   for (int first = 0; first < args.tokens; first += kIndexedTokens) {
-    const auto tokens = static_cast<unsigned>(std::min(kIndexedTokens, args.tokens - first));
+    const int tokens = std::min(kIndexedTokens, args.tokens - first);
+    const int blocks = std::clamp(kBlocksPerMultiprocessor * launch.sm_count / tokens, 1, tiles);
     args.stamps = launch.stamps();
     launch(index_score_kernel, dim3(blocks, tokens), kThreads, shared, args, first);
     args.stamps = launch.stamps();

@@ -3,7 +3,8 @@
 // All heads share keys, and a value is the first part of its key: a block reads each key once for up to 64 rows. In a
 // round of 32 keys each warp scores 8 keys, then turns some rows' scores into weights, then updates its output columns,
 // in registers (128 of each thread for 64 rows of 512 columns). With few tiles, blocks share a context
-// (column_merge.cuh) and, while it's short, a tile's rows. Keys of earlier steps are fetched before the wait.
+// (column_merge.cuh) and, while it's short, a tile's rows. Keys of earlier steps are fetched before the wait. Attention
+// to chosen positions reads the keys that a token's list names, so a tile then has one token's rows.
 #include "kernels/cuda/attention/cached_rows.cuh"
 #include "kernels/cuda/attention/column_merge.cuh"
 #include "kernels/cuda/attention/latent_tile.cuh"
@@ -16,7 +17,7 @@ namespace {
 constexpr float kLog2e = 1.4426950408889634f;
 constexpr int kMaxStages = 4;
 
-template <typename Shape, bool kCodes>
+template <typename Shape, bool kCodes, bool kChosen>
 class LatentBlock {
   static constexpr int kDim = Shape::kDim, kTiles = Shape::kTiles, kRows = Shape::kRows;
   static constexpr int kColumnTiles = Shape::kColumns / 8;
@@ -30,11 +31,13 @@ class LatentBlock {
     lane_ = threadIdx.x % kWarp, warp_ = threadIdx.x / kWarp;
     begin_ = own.split * tile.per_split;
     end_ = min(tile.length, begin_ + tile.per_split);
-    first_key_ = args.streams[args.heads.quotient(first_row_)] * args.cache.rows;
+    const int token = args.heads.quotient(first_row_);
+    first_key_ = args.streams[token] * args.cache.rows;
+    if constexpr (kChosen) chosen_ = args.chosen + int64_t{token} * args.most;
 #pragma unroll
     for (int i = 0; i < kRowsPerWarp; ++i) {
       const int row = first_row_ + min(warp_ * kRowsPerWarp + i, own.rows - 1);
-      visible_[i] = min(end_, args.positions[args.heads.quotient(row)] + 1);
+      visible_[i] = kChosen ? end_ : min(end_, args.positions[args.heads.quotient(row)] + 1);
       largest_[i] = -INFINITY, sum_[i] = 0;
     }
 #pragma unroll
@@ -73,6 +76,12 @@ class LatentBlock {
     return shared_.keys[0] + round % args_.stages * kLatentKeys;
   }
 
+  // -1: the list ends before.
+  __device__ __forceinline__ int position_of(int number) const {
+    if constexpr (kChosen) return chosen_[number];
+    return number;
+  }
+
   // Zeros past the end. Commits a group even if empty, because wait_for_round counts groups.
   __device__ __forceinline__ void fetch(int round) const {
     const int base = begin_ + round * kLatentKeys;
@@ -80,8 +89,9 @@ class LatentBlock {
     typename Shape::Key* to = stage(round);
     if (base < end_)
       for (int key = warp_; key < kLatentKeys; key += kLatentWarps) {
-        const bool there = base + key < end_;
-        const int64_t row = (first_key_ + (there ? base + key : begin_)) * key_dim_;
+        const int position = base + key < end_ ? position_of(base + key) : -1;
+        const bool there = position >= 0;
+        const int64_t row = (first_key_ + max(position, 0)) * key_dim_;
         for (int column = 8 * lane_; column < key_dim_; column += 8 * kWarp) {
           if constexpr (kCodes) {
             const uint2 codes =
@@ -163,12 +173,13 @@ class LatentBlock {
   // Lane l has key l of the round.
   __device__ __forceinline__ void weigh(int base) {
     static_assert(kLatentKeys == kWarp);
+    const bool missing = kChosen && base + lane_ < end_ && position_of(base + lane_) < 0;
 #pragma unroll
     for (int i = 0; i < kRowsPerWarp; ++i) {
       const int row = warp_ * kRowsPerWarp + i;
       float s = shared_.scores[0][row][lane_];
       if constexpr (Shape::kParts == 2) s += shared_.scores[1][row][lane_];
-      if (base + lane_ >= visible_[i]) s = -INFINITY;
+      if (missing || base + lane_ >= visible_[i]) s = -INFINITY;
       const float most = fmaxf(largest_[i], warp_reduce(s, [](float a, float b) { return fmaxf(a, b); }));
       const float reference = most == -INFINITY ? 0 : most; // the row has seen no key yet
       const float weight = exp2_approx(s - reference), rescale_factor = exp2_approx(largest_[i] - reference);
@@ -219,7 +230,7 @@ class LatentBlock {
     for (int i = 0; i < kRowsPerWarp; ++i) {
       const int row = warp_ * kRowsPerWarp + i;
       if (lane_ != 0) continue;
-      shared_.rescale_factor[row] = alone ? reciprocal(sum_[i]) : 1;
+      shared_.rescale_factor[row] = !alone ? 1 : kChosen && sum_[i] == 0 ? 0 : reciprocal(sum_[i]);
       if (!alone && row < own_.rows) part[row] = largest_[i], part[tile_.most_rows + row] = sum_[i];
     }
     __syncthreads();
@@ -247,13 +258,14 @@ class LatentBlock {
   const int key_dim_, first_row_;
   int lane_, warp_, begin_, end_;
   int64_t first_key_;
+  const int32_t* chosen_ = nullptr;
   int visible_[kRowsPerWarp];
   float largest_[kRowsPerWarp], sum_[kRowsPerWarp];
   float out_[kTiles][kColumnTiles][4];
 };
 
 // Grid: tiles, blocks per tile: splits, and parts of the rows if there are fewer splits.
-template <int kDim, int kTiles, bool kCodes>
+template <int kDim, int kTiles, bool kCodes, bool kChosen>
 __global__ void __launch_bounds__(kLatentThreads, 1) latent_attention_kernel(const __grid_constant__ LatentArgs args) {
   using Shape = LatentShape<kDim, kTiles>;
   extern __shared__ uint4 dynamic[];
@@ -265,9 +277,10 @@ __global__ void __launch_bounds__(kLatentThreads, 1) latent_attention_kernel(con
   if constexpr (kTiles > 1)
     if (own.rows <= kFewLatentRows) {
       using Few = LatentShape<kDim, 1>;
-      return LatentBlock<Few, kCodes>(args, tile, own, *reinterpret_cast<LatentShared<Few>*>(dynamic)).run(work);
+      return LatentBlock<Few, kCodes, kChosen>(args, tile, own, *reinterpret_cast<LatentShared<Few>*>(dynamic))
+          .run(work);
     }
-  LatentBlock<Shape, kCodes>(args, tile, own, *reinterpret_cast<LatentShared<Shape>*>(dynamic)).run(work);
+  LatentBlock<Shape, kCodes, kChosen>(args, tile, own, *reinterpret_cast<LatentShared<Shape>*>(dynamic)).run(work);
 }
 
 // Grid: tiles, rows, columns.
@@ -297,8 +310,11 @@ void launch_tiles(const Launch& launch, LatentArgs args) {
   args.tiles_per_token = Divisor((args.heads.by + Shape::kRows - 1) / Shape::kRows);
   const int tiles = tiles_of(args, Shape::kRows);
   args.splits = Divisor(std::clamp(launch.sm_count / tiles, 1, std::min(args.most_splits, kMaxMergedSplits)));
-  const auto kernel =
-      args.cache.k_codes() ? latent_attention_kernel<kDim, kTiles, true> : latent_attention_kernel<kDim, kTiles, false>;
+  const bool codes = args.cache.k_codes();
+  const auto kernel = args.chosen ? codes ? latent_attention_kernel<kDim, kTiles, true, true>
+                                          : latent_attention_kernel<kDim, kTiles, false, true>
+                      : codes ? latent_attention_kernel<kDim, kTiles, true, false>
+                                  : latent_attention_kernel<kDim, kTiles, false, false>;
   const int shared = latent_shared_bytes<Shape>(args.stages);
   allow_dynamic_shared_memory(kernel, shared);
   launch(kernel, dim3(tiles, args.splits.by), kLatentThreads, shared, args);

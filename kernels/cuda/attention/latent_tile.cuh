@@ -55,6 +55,7 @@ struct LatentTile {
       rows = min(most_rows, heads - first_head);
     }
     length = args.positions[args.heads.quotient(first_row + rows - 1)] + 1;
+    if (args.chosen) length = min(length, args.most);
     old_keys = args.tokens_share_tiles ? args.positions[0] : args.lone_tokens ? length - 1 : 0;
     const int even = args.splits.quotient(length + args.splits.by - 1);
     per_split = max(kMinLatentSplit, (even + kLatentKeys - 1) / kLatentKeys * kLatentKeys);

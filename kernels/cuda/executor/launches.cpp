@@ -191,6 +191,7 @@ void KernelLauncher::run(const BatchPlan& plan, const LatentAttention& call, con
     args.out += rows * args.cache.v_dim;
     args.positions += args.tokens;
     args.streams += args.tokens;
+    if (args.chosen) args.chosen += int64_t{args.tokens} * args.most;
   }
 }
 
@@ -226,8 +227,8 @@ LatentArgs KernelLauncher::latent_args(const BatchPlan& plan, const LatentAttent
   if (sees_ahead(params, plan.shape)) args.places = batch_.places();
   if (!call.op->weights.empty()) args.sinks = weights_.vector(call.op->weights[0]);
   args.window = static_cast<int>(params.window);
-  args.tokens_share_tiles = plan.shape.tile_tokens > 1 && !plan.shape.distinct_streams;
-  args.lone_tokens = plan.shape.distinct_streams;
+  args.tokens_share_tiles = !args.chosen && plan.shape.tile_tokens > 1 && !plan.shape.distinct_streams;
+  args.lone_tokens = !args.chosen && plan.shape.distinct_streams;
   args.most_splits = static_cast<int>(std::min<int64_t>(launch.sm_count, (config_.context + 63) / 64));
   args.partial = workspace_.latent_partial();
   return args;
@@ -280,7 +281,7 @@ AttentionFit KernelLauncher::fit_of(const core::Op& attention) const {
   if (!params) return {};
   const Cache& cache = cache_.layer(params->layer);
   const Launch launch = context_.launch();
-  if (attention.kind == core::OpKind::latent_attention)
+  if (attention.kind == core::OpKind::latent_attention || attention.kind == core::OpKind::chosen_attention)
     return {.fast = params->window == 0 && attention.weights.empty() && fast_latent_attention(cache, launch)};
   const auto heads = static_cast<int>(params->heads);
   AttentionFit fit{.writes_half = cache.v_half && !wide_attention(cache, launch)};

@@ -276,9 +276,10 @@ struct LatentArgs {
   Cache cache;
   Stamp* stamps = nullptr;
 
-  // For launch_plain_latent_attention:
-  const int32_t* chosen = nullptr; // [tokens, most], then -1; null: all
+  const int32_t* chosen = nullptr; // positions [tokens, most], then -1; null: all
   int most = 0;
+
+  // For launch_plain_latent_attention:
   const TokenPlace* places = nullptr;
   const float* sinks = nullptr; // [heads] or null
   int window = 0;               // visible positions; 0: all

@@ -169,7 +169,7 @@ class Emitter {
     const ValueId out = p_.placed(op.outputs[0]);
     const Attention attention{&op, out, rows.tokens, rows.first, one_run};
     const LatentAttention latent{&op, out, rows.tokens};
-    const bool fast = op.kind != OpKind::chosen_attention && !looks_ahead(op) && fit().fast;
+    const bool fast = !looks_ahead(op) && fit().fast;
     switch (op.kind) {
     case OpKind::index_choice: return add(IndexChoice{&op, out, rows.tokens});
     case OpKind::sparse_attention: return add(PlainAttention{attention});

@@ -34,6 +34,39 @@ RandomProgram latent_model(uint64_t seed, const LatentHeads& h) {
   return model;
 }
 
+struct ChosenPositions {
+  int64_t most, span;
+  bool tail;
+};
+
+RandomProgram chosen_model(uint64_t seed, const LatentHeads& h, const ChosenPositions& choice) {
+  constexpr int64_t kIndexHeads = 11, kIndexDim = 64;
+  RandomProgram model(seed);
+  model.program.kv_layers = {{1, kIndexDim, 0, true, choice.span}, {1, h.value_dim + h.rest, h.value_dim, true}};
+  const core::ValueId token = model.embed(Type::F32, 32, 40);
+  const core::ValueId place =
+      model.op(OpKind::embed, {}, {model.weight(Type::F32, 32, 1024)}, 32, core::EmbedParams{1, true});
+  const core::ValueId x = model.op(OpKind::add, {token, place}, {}, 32); // all keys differ
+  model.op(OpKind::index_store, {model.linear(x, Type::F32, kIndexDim)}, {}, 0, core::KvParams{0});
+  model.op(OpKind::latent_store, {model.linear(x, Type::F32, h.value_dim), model.linear(x, Type::F32, h.rest)}, {}, 0,
+           core::KvParams{1});
+  const core::ValueId index = model.linear(x, Type::F32, kIndexHeads * kIndexDim),
+                      weights = model.linear(x, Type::F32, kIndexHeads);
+  const core::ValueId chosen = model.value(choice.most, false, core::ValueKind::i32);
+  model.program.ops.push_back({OpKind::index_choice,
+                               -1,
+                               "choice",
+                               {index, weights},
+                               {chosen},
+                               {},
+                               core::IndexParams{0, kIndexHeads, choice.tail}});
+  const core::ValueId q = model.linear(x, Type::F32, h.heads * h.value_dim),
+                      rest = model.linear(x, Type::F32, h.heads * h.rest);
+  model.finish(model.op(OpKind::chosen_attention, {q, rest, chosen}, {}, h.heads * h.value_dim,
+                        core::AttentionParams{1, h.heads, 0.05f}));
+  return model;
+}
+
 core::ExecutorConfig config_of(KvType type) {
   core::ExecutorConfig config = tests::exact_config();
   config.context = config.max_batch = config.max_outputs = 600;
@@ -69,6 +102,38 @@ TEST_CASE("CUDA: latent attention of prompts and decoding, for any number of hea
                                                                        : type == f16                 ? 1e-6
                                                                                                      : 3e-5));
     }
+}
+
+// Few tokens choose among many: where two scores are as near as rounding, f32 may choose another position than naive.h.
+TEST_CASE("CUDA: latent attention to chosen positions, all of them, some, and none") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::Share share;
+  for (const LatentHeads& h : {LatentHeads{128, 512, 64}, LatentHeads{20, 512, 64}, LatentHeads{70, 256, 32},
+                               LatentHeads{3, 256, 64}, LatentHeads{40, 512, 64}, LatentHeads{5, 96, 32}})
+    for (const ChosenPositions& choice : {ChosenPositions{600, 1, false}, ChosenPositions{100, 1, false},
+                                          ChosenPositions{96, 4, false}, ChosenPositions{99, 4, true}})
+      for (const KvType type : {KvType::f16, KvType::q8_0}) {
+        if (!share.takes_next()) continue;
+        CAPTURE(h.heads);
+        CAPTURE(h.value_dim);
+        CAPTURE(choice.most);
+        CAPTURE(choice.span);
+        CAPTURE(type);
+        RandomProgram model = chosen_model(seed, h, choice);
+        const auto make = [](const core::Program& program, const core::ExecutorConfig& config) {
+          return make_cuda_executor(program, config);
+        };
+        if (h.value_dim >= 256)
+          CHECK(make(model.program, config_of(type))->describe_plan(consecutive(model, 0, 1).batch()).find("plain") ==
+                std::string::npos);
+        const bool all = choice.most >= 600;
+        CHECK(tests::worst_error(make, model, config_of(type),
+                                 all ? std::vector<int32_t>{1, 2, 90, 1, 13, 200, 1, 70, 1}
+                                     : std::vector<int32_t>{1, 2, 1, 60, 1, 40, 3, 1}) <
+              (type == KvType::f16 ? 1e-6 : 3e-5));
+      }
 }
 
 // With few and many blocks per tile, which follow the context, and lengths on both sides of those that share rows.

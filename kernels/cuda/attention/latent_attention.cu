@@ -3,8 +3,8 @@
 // All heads share keys, and a value is the first part of its key: a block reads each key once for up to 64 rows. In a
 // round of 32 keys each warp scores 8 keys, then turns some rows' scores into weights, then updates its output columns,
 // in registers (128 of each thread for 64 rows of 512 columns). With few tiles, blocks share a context
-// (column_merge.cuh) and, while it's short, a tile's rows. Keys of earlier steps are fetched before the wait. Attention
-// to chosen positions reads the keys that a token's list names, so a tile then has one token's rows.
+// (column_merge.cuh) and, while it's short, a tile's rows. Keys of earlier steps are fetched before the wait. Where
+// tokens see keys of their own (LatentKeys), a tile has one token's rows.
 #include "kernels/cuda/attention/cached_rows.cuh"
 #include "kernels/cuda/attention/column_merge.cuh"
 #include "kernels/cuda/attention/latent_tile.cuh"
@@ -17,11 +17,12 @@ namespace {
 constexpr float kLog2e = 1.4426950408889634f;
 constexpr int kMaxStages = 4;
 
-template <typename Shape, bool kCodes, bool kChosen>
+template <typename Shape, bool kCodes, LatentKeys kKeys>
 class LatentBlock {
   static constexpr int kDim = Shape::kDim, kTiles = Shape::kTiles, kRows = Shape::kRows;
   static constexpr int kColumnTiles = Shape::kColumns / 8;
   static constexpr int kRowsPerWarp = kRows / kLatentWarps;
+  static constexpr bool kOwn = kKeys != LatentKeys::all;
 
  public:
   __device__ __forceinline__ LatentBlock(const LatentArgs& args, const LatentTile& tile, const LatentWork& own,
@@ -33,12 +34,20 @@ class LatentBlock {
     end_ = min(tile.length, begin_ + tile.per_split);
     const int token = args.heads.quotient(first_row_);
     first_key_ = args.streams[token] * args.cache.rows;
-    if constexpr (kChosen) chosen_ = args.chosen + int64_t{token} * args.most;
+    if (args.chosen) chosen_ = args.chosen + int64_t{token} * args.most;
+    if constexpr (kKeys == LatentKeys::mixed) {
+      const int first = max(0, args.positions[token] + 1 - args.window);
+      near_ = args.positions[token] + 1 - first;
+      near_first_ = first, near_row_ = RowsFrom(args.cache, first);
+      first_entry_ = args.streams[token] * args.entries.rows;
+    }
 #pragma unroll
     for (int i = 0; i < kRowsPerWarp; ++i) {
       const int row = first_row_ + min(warp_ * kRowsPerWarp + i, own.rows - 1);
-      visible_[i] = kChosen ? end_ : min(end_, args.positions[args.heads.quotient(row)] + 1);
+      visible_[i] = kOwn ? end_ : min(end_, args.positions[args.heads.quotient(row)] + 1);
       largest_[i] = -INFINITY, sum_[i] = 0;
+      if (kKeys == LatentKeys::mixed && args.sinks && own.split == 0) // a score without a value
+        largest_[i] = args.sinks[row - token * args.heads.by] * kLog2e, sum_[i] = 1;
     }
 #pragma unroll
     for (int m = 0; m < kTiles; ++m)
@@ -76,10 +85,22 @@ class LatentBlock {
     return shared_.keys[0] + round % args_.stages * kLatentKeys;
   }
 
-  // -1: the list ends before.
-  __device__ __forceinline__ int position_of(int number) const {
-    if constexpr (kChosen) return chosen_[number];
-    return number;
+  struct KeyRow {
+    const Cache& of;
+    int64_t row; // -1: none
+  };
+  __device__ __forceinline__ KeyRow key_row(int number) const {
+    if (number >= end_) return {args_.cache, -1};
+    if constexpr (kKeys == LatentKeys::chosen) {
+      const int position = chosen_[number];
+      return {args_.cache, position < 0 ? -1 : first_key_ + position};
+    }
+    if constexpr (kKeys == LatentKeys::mixed) {
+      if (number < near_) return {args_.cache, first_key_ + near_row_(near_first_ + number)};
+      const int entry = chosen_ ? chosen_[(number - near_) * args_.span] : (number - near_) * args_.span;
+      return {args_.entries, entry < 0 ? -1 : first_entry_ + entry / args_.span};
+    }
+    return {args_.cache, first_key_ + number};
   }
 
   // Zeros past the end. Commits a group even if empty, because wait_for_round counts groups.
@@ -89,17 +110,16 @@ class LatentBlock {
     typename Shape::Key* to = stage(round);
     if (base < end_)
       for (int key = warp_; key < kLatentKeys; key += kLatentWarps) {
-        const int position = base + key < end_ ? position_of(base + key) : -1;
-        const bool there = position >= 0;
-        const int64_t row = (first_key_ + max(position, 0)) * key_dim_;
+        const KeyRow from = key_row(base + key);
+        const bool there = from.row >= 0;
+        const int64_t row = there ? from.row * key_dim_ : 0;
         for (int column = 8 * lane_; column < key_dim_; column += 8 * kWarp) {
           if constexpr (kCodes) {
-            const uint2 codes =
-                *reinterpret_cast<const uint2*>(static_cast<const int8_t*>(args_.cache.k) + row + column);
-            const uint4 halves = read(codes, args_.cache.k_blocks.scales[(row + column) / 32], 0);
+            const uint2 codes = *reinterpret_cast<const uint2*>(static_cast<const int8_t*>(from.of.k) + row + column);
+            const uint4 halves = read(codes, from.of.k_blocks.scales[(row + column) / 32], 0);
             *reinterpret_cast<uint4*>(&to[key][column]) = there ? halves : uint4{};
           } else {
-            copy_async_16_or_zeros(&to[key][column], static_cast<const __half*>(args_.cache.k) + row + column, there);
+            copy_async_16_or_zeros(&to[key][column], static_cast<const __half*>(from.of.k) + row + column, there);
           }
         }
       }
@@ -173,7 +193,7 @@ class LatentBlock {
   // Lane l has key l of the round.
   __device__ __forceinline__ void weigh(int base) {
     static_assert(kLatentKeys == kWarp);
-    const bool missing = kChosen && base + lane_ < end_ && position_of(base + lane_) < 0;
+    const bool missing = kOwn && key_row(base + lane_).row < 0;
 #pragma unroll
     for (int i = 0; i < kRowsPerWarp; ++i) {
       const int row = warp_ * kRowsPerWarp + i;
@@ -230,7 +250,7 @@ class LatentBlock {
     for (int i = 0; i < kRowsPerWarp; ++i) {
       const int row = warp_ * kRowsPerWarp + i;
       if (lane_ != 0) continue;
-      shared_.rescale_factor[row] = !alone ? 1 : kChosen && sum_[i] == 0 ? 0 : reciprocal(sum_[i]);
+      shared_.rescale_factor[row] = !alone ? 1 : kOwn && sum_[i] == 0 ? 0 : reciprocal(sum_[i]);
       if (!alone && row < own_.rows) part[row] = largest_[i], part[tile_.most_rows + row] = sum_[i];
     }
     __syncthreads();
@@ -259,13 +279,16 @@ class LatentBlock {
   int lane_, warp_, begin_, end_;
   int64_t first_key_;
   const int32_t* chosen_ = nullptr;
+  int near_, near_first_; // keys of the window come first
+  RowsFrom near_row_;
+  int64_t first_entry_;
   int visible_[kRowsPerWarp];
   float largest_[kRowsPerWarp], sum_[kRowsPerWarp];
   float out_[kTiles][kColumnTiles][4];
 };
 
 // Grid: tiles, blocks per tile: splits, and parts of the rows if there are fewer splits.
-template <int kDim, int kTiles, bool kCodes, bool kChosen>
+template <int kDim, int kTiles, bool kCodes, LatentKeys kKeys>
 __global__ void __launch_bounds__(kLatentThreads, 1) latent_attention_kernel(const __grid_constant__ LatentArgs args) {
   using Shape = LatentShape<kDim, kTiles>;
   extern __shared__ uint4 dynamic[];
@@ -277,10 +300,9 @@ __global__ void __launch_bounds__(kLatentThreads, 1) latent_attention_kernel(con
   if constexpr (kTiles > 1)
     if (own.rows <= kFewLatentRows) {
       using Few = LatentShape<kDim, 1>;
-      return LatentBlock<Few, kCodes, kChosen>(args, tile, own, *reinterpret_cast<LatentShared<Few>*>(dynamic))
-          .run(work);
+      return LatentBlock<Few, kCodes, kKeys>(args, tile, own, *reinterpret_cast<LatentShared<Few>*>(dynamic)).run(work);
     }
-  LatentBlock<Shape, kCodes, kChosen>(args, tile, own, *reinterpret_cast<LatentShared<Shape>*>(dynamic)).run(work);
+  LatentBlock<Shape, kCodes, kKeys>(args, tile, own, *reinterpret_cast<LatentShared<Shape>*>(dynamic)).run(work);
 }
 
 // Grid: tiles, rows, columns.
@@ -302,6 +324,12 @@ int tiles_of(const LatentArgs& args, int rows) {
   return args.tokens * args.tiles_per_token.by;
 }
 
+template <int kDim, int kTiles, LatentKeys kKeys>
+auto kernel_of(const LatentArgs& args) {
+  return args.cache.k_codes() ? latent_attention_kernel<kDim, kTiles, true, kKeys>
+                              : latent_attention_kernel<kDim, kTiles, false, kKeys>;
+}
+
 template <int kDim, int kTiles>
 void launch_tiles(const Launch& launch, LatentArgs args) {
   using Shape = LatentShape<kDim, kTiles>;
@@ -310,11 +338,9 @@ void launch_tiles(const Launch& launch, LatentArgs args) {
   args.tiles_per_token = Divisor((args.heads.by + Shape::kRows - 1) / Shape::kRows);
   const int tiles = tiles_of(args, Shape::kRows);
   args.splits = Divisor(std::clamp(launch.sm_count / tiles, 1, std::min(args.most_splits, kMaxMergedSplits)));
-  const bool codes = args.cache.k_codes();
-  const auto kernel = args.chosen ? codes ? latent_attention_kernel<kDim, kTiles, true, true>
-                                          : latent_attention_kernel<kDim, kTiles, false, true>
-                      : codes ? latent_attention_kernel<kDim, kTiles, true, false>
-                                  : latent_attention_kernel<kDim, kTiles, false, false>;
+  const auto kernel = args.span > 0 ? kernel_of<kDim, kTiles, LatentKeys::mixed>(args)
+                      : args.chosen ? kernel_of<kDim, kTiles, LatentKeys::chosen>(args)
+                                    : kernel_of<kDim, kTiles, LatentKeys::all>(args);
   const int shared = latent_shared_bytes<Shape>(args.stages);
   allow_dynamic_shared_memory(kernel, shared);
   launch(kernel, dim3(tiles, args.splits.by), kLatentThreads, shared, args);
@@ -338,8 +364,7 @@ void launch_dim(const Launch& launch, const LatentArgs& args) {
 
 bool fast_latent_attention(const Cache& cache, const ChipLimits& chip) {
   const int rest = cache.k_dim - cache.v_dim;
-  if (!(cache.k_half || cache.k_type == core::KvType::q8_0) || rest == 0 || rest > kMaxRopeDim || rest % 32 != 0)
-    return false;
+  if (!(cache.k_half || cache.k_type == core::KvType::q8_0) || rest > kMaxRopeDim || rest % 32 != 0) return false;
   switch (cache.v_dim) {
   case 256: return latent_shared_bytes<LatentShape<256, 1>>(2) <= chip.shared_per_block;
   case 512: return latent_shared_bytes<LatentShape<512, 1>>(2) <= chip.shared_per_block;

@@ -14,6 +14,10 @@ inline constexpr int kMaxRopeDim = 64; // elements of a key behind its value
 inline constexpr int kMinLatentSplit = 2 * kLatentKeys;
 inline constexpr int kFewLatentRows = 16, kMinLatentRows = 4; // of a block that shares a tile's rows
 
+// Keys that a token sees: all up to its own; those that a list names; the window's and another cache's entries, all or
+// those that a list names.
+enum class LatentKeys : uint8_t { all, chosen, mixed };
+
 // kDim: of a value. kTiles: of 16 rows.
 template <int kDim_, int kTiles_>
 struct LatentShape {
@@ -40,7 +44,7 @@ constexpr int latent_shared_bytes(int stages) {
 
 struct LatentTile {
   int first_row, rows, most_rows;
-  int length, per_split, used_splits; // in positions
+  int length, per_split, used_splits; // in keys
   int old_keys;                       // positions of earlier steps are below it
 
   __device__ __forceinline__ LatentTile(const LatentArgs& args, int tile, int of_most_rows) : most_rows(of_most_rows) {
@@ -54,8 +58,10 @@ struct LatentTile {
       first_row = token * heads + first_head;
       rows = min(most_rows, heads - first_head);
     }
-    length = args.positions[args.heads.quotient(first_row + rows - 1)] + 1;
-    if (args.chosen) length = min(length, args.most);
+    const int seen = args.positions[args.heads.quotient(first_row + rows - 1)] + 1;
+    length = args.span > 0 ? min(seen, args.window) + (args.chosen ? args.most : seen) / args.span
+             : args.chosen ? min(seen, args.most)
+                           : seen;
     old_keys = args.tokens_share_tiles ? args.positions[0] : args.lone_tokens ? length - 1 : 0;
     const int even = args.splits.quotient(length + args.splits.by - 1);
     per_split = max(kMinLatentSplit, (even + kLatentKeys - 1) / kLatentKeys * kLatentKeys);

@@ -227,8 +227,9 @@ LatentArgs KernelLauncher::latent_args(const BatchPlan& plan, const LatentAttent
   if (sees_ahead(params, plan.shape)) args.places = batch_.places();
   if (!call.op->weights.empty()) args.sinks = weights_.vector(call.op->weights[0]);
   args.window = static_cast<int>(params.window);
-  args.tokens_share_tiles = !args.chosen && plan.shape.tile_tokens > 1 && !plan.shape.distinct_streams;
-  args.lone_tokens = !args.chosen && plan.shape.distinct_streams;
+  const bool own_keys = args.chosen || mixed;
+  args.tokens_share_tiles = !own_keys && plan.shape.tile_tokens > 1 && !plan.shape.distinct_streams;
+  args.lone_tokens = !own_keys && plan.shape.distinct_streams;
   args.most_splits = static_cast<int>(std::min<int64_t>(launch.sm_count, (config_.context + 63) / 64));
   args.partial = workspace_.latent_partial();
   return args;
@@ -277,6 +278,8 @@ bool KernelLauncher::can_rope_in_attention(const HeadsStep& heads, bool one_run)
 }
 
 AttentionFit KernelLauncher::fit_of(const core::Op& attention) const {
+  if (const auto* mixed = std::get_if<core::MixedParams>(&attention.params))
+    return {.fast = fast_latent_attention(cache_.layer(mixed->layer), context_.launch())};
   const auto* params = std::get_if<core::AttentionParams>(&attention.params);
   if (!params) return {};
   const Cache& cache = cache_.layer(params->layer);

@@ -278,13 +278,13 @@ struct LatentArgs {
 
   const int32_t* chosen = nullptr; // positions [tokens, most], then -1; null: all
   int most = 0;
+  Cache entries = {};           // seen beside the window: one per `span` positions
+  int span = 0;                 // 0: none
+  int window = 0;               // visible positions; 0: all
+  const float* sinks = nullptr; // [heads] or null
 
   // For launch_plain_latent_attention:
   const TokenPlace* places = nullptr;
-  const float* sinks = nullptr; // [heads] or null
-  int window = 0;               // visible positions; 0: all
-  Cache entries = {};           // seen beside the window: one per `span` positions
-  int span = 0;                 // 0: none
 
   // For launch_latent_attention:
   bool tokens_share_tiles; // consecutive tokens of one stream
@@ -296,7 +296,7 @@ struct LatentArgs {
   int stages;
 };
 bool fast_latent_attention(const Cache& cache, const ChipLimits& chip);
-void launch_latent_attention(const Launch&, const LatentArgs&);
+void launch_latent_attention(const Launch&, const LatentArgs&); // sinks and a window only where `span` > 0
 void launch_plain_latent_attention(const Launch&, const LatentArgs&);
 
 struct IndexArgs {

@@ -173,7 +173,6 @@ class Emitter {
     switch (op.kind) {
     case OpKind::index_choice: return add(IndexChoice{&op, out, rows.tokens});
     case OpKind::sparse_attention: return add(PlainAttention{attention});
-    case OpKind::mixed_attention: return add(PlainLatentAttention{latent});
     case OpKind::attention: break;
     default: return fast ? add(latent) : add(PlainLatentAttention{latent});
     }

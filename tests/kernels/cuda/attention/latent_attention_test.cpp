@@ -24,11 +24,10 @@ struct LatentHeads {
 RandomProgram latent_model(uint64_t seed, const LatentHeads& h) {
   RandomProgram model(seed);
   model.program.kv_layers = {{1, h.value_dim + h.rest, h.value_dim, true}};
-  const core::ValueId x = model.embed(Type::F32, 32, 40);
-  model.op(OpKind::latent_store, {model.linear(x, Type::F32, h.value_dim), model.linear(x, Type::F32, h.rest)}, {}, 0,
-           core::KvParams{0});
+  const core::ValueId x = model.embed(Type::F32, 32, 40), c = model.linear(x, Type::F32, h.value_dim);
+  model.op(OpKind::latent_store, {c, h.rest > 0 ? model.linear(x, Type::F32, h.rest) : c}, {}, 0, core::KvParams{0});
   const core::ValueId q = model.linear(x, Type::F32, h.heads * h.value_dim),
-                      rest = model.linear(x, Type::F32, h.heads * h.rest);
+                      rest = h.rest > 0 ? model.linear(x, Type::F32, h.heads * h.rest) : q;
   model.finish(
       model.op(OpKind::latent_attention, {q, rest}, {}, h.heads * h.value_dim, core::AttentionParams{0, h.heads, 300}));
   return model;
@@ -67,6 +66,37 @@ RandomProgram chosen_model(uint64_t seed, const LatentHeads& h, const ChosenPosi
   return model;
 }
 
+// Over a window and another cache's entries, all or chosen ones.
+RandomProgram mixed_model(uint64_t seed, int64_t heads, int64_t dim, int64_t window, const ChosenPositions& choice) {
+  constexpr int64_t kIndexHeads = 5, kIndexDim = 32;
+  const int64_t span = choice.span;
+  RandomProgram model(seed);
+  model.program.kv_layers = {{1, dim, dim, true}, {1, dim, 0, true, span}, {1, kIndexDim, 0, true, span}};
+  const core::ValueId token = model.embed(Type::F32, 32, 40);
+  const core::ValueId place =
+      model.op(OpKind::embed, {}, {model.weight(Type::F32, 32, 1024)}, 32, core::EmbedParams{1, true});
+  const core::ValueId x = model.op(OpKind::add, {token, place}, {}, 32), kv = model.linear(x, Type::F32, dim);
+  model.op(OpKind::latent_store, {kv, kv}, {}, 0, core::KvParams{0});
+  model.op(OpKind::index_store, {model.linear(x, Type::F32, dim)}, {}, 0, core::KvParams{1});
+  const core::ValueId q = model.linear(x, Type::F32, heads * dim);
+  core::ValueId chosen = q;
+  if (choice.most > 0) {
+    model.op(OpKind::index_store, {model.linear(x, Type::F32, kIndexDim)}, {}, 0, core::KvParams{2});
+    const core::ValueId index = model.linear(x, Type::F32, kIndexHeads * kIndexDim),
+                        weights = model.linear(x, Type::F32, kIndexHeads);
+    chosen = model.value(choice.most, false, core::ValueKind::i32);
+    model.program.ops.push_back(
+        {OpKind::index_choice, -1, "choice", {index, weights}, {chosen}, {}, core::IndexParams{2, kIndexHeads}});
+  } else {
+    model.program.kv_layers.pop_back();
+  }
+  std::vector<core::WeightId> sinks;
+  if (model.integer(0, 1) == 1) sinks.push_back(model.factors(heads, -2, 2));
+  model.finish(model.op(OpKind::mixed_attention, {q, chosen}, sinks, heads * dim,
+                        core::MixedParams{0, 1, heads, 0.05f, window}));
+  return model;
+}
+
 core::ExecutorConfig config_of(KvType type) {
   core::ExecutorConfig config = tests::exact_config();
   config.context = config.max_batch = config.max_outputs = 600;
@@ -84,8 +114,8 @@ TEST_CASE("CUDA: latent attention of prompts and decoding, for any number of hea
   tests::Share share;
   for (const LatentHeads& h :
        {LatentHeads{1, 512, 64}, LatentHeads{4, 512, 64}, LatentHeads{16, 512, 64}, LatentHeads{20, 512, 64},
-        LatentHeads{33, 512, 32}, LatentHeads{70, 512, 64}, LatentHeads{3, 256, 64}, LatentHeads{16, 256, 32},
-        LatentHeads{40, 256, 64}, LatentHeads{4, 96, 32}, LatentHeads{20, 512, 16}})
+        LatentHeads{33, 512, 32}, LatentHeads{24, 512, 0}, LatentHeads{70, 512, 64}, LatentHeads{3, 256, 64},
+        LatentHeads{16, 256, 32}, LatentHeads{40, 256, 64}, LatentHeads{4, 96, 32}, LatentHeads{20, 512, 16}})
     for (const KvType type : {f16, q8_0, f32, q4_0, q5_1}) {
       if ((core::has_blocks(type) && h.rest % core::kKvBlock != 0) || !share.takes_next()) continue;
       CAPTURE(h.heads);
@@ -134,6 +164,36 @@ TEST_CASE("CUDA: latent attention to chosen positions, all of them, some, and no
                                      : std::vector<int32_t>{1, 2, 1, 60, 1, 40, 3, 1}) <
               (type == KvType::f16 ? 1e-6 : 3e-5));
       }
+}
+
+TEST_CASE("CUDA: latent attention to a window and to entries, all of them and chosen ones") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  tests::Share share;
+  for (const auto& [heads, dim] : {std::pair<int64_t, int64_t>{64, 512}, {3, 512}, {20, 256}})
+    for (const int64_t window : {7, 40, 128})
+      for (const ChosenPositions& choice : {ChosenPositions{0, 4, false}, ChosenPositions{0, 37, false},
+                                            ChosenPositions{96, 4, false}, ChosenPositions{600, 4, false}})
+        for (const KvType type : {KvType::f16, KvType::q8_0}) {
+          if (!share.takes_next()) continue;
+          CAPTURE(heads);
+          CAPTURE(dim);
+          CAPTURE(window);
+          CAPTURE(choice.most);
+          CAPTURE(choice.span);
+          CAPTURE(type);
+          RandomProgram model = mixed_model(seed, heads, dim, window, choice);
+          const auto make = [](const core::Program& program, const core::ExecutorConfig& config) {
+            return make_cuda_executor(program, config);
+          };
+          CHECK(make(model.program, config_of(type))->describe_plan(consecutive(model, 0, 1).batch()).find("plain") ==
+                std::string::npos);
+          CHECK(tests::worst_error(make, model, config_of(type),
+                                   choice.most == 96 ? std::vector<int32_t>{1, 2, 1, 60, 1, 40, 3, 1}
+                                                     : std::vector<int32_t>{1, 2, 90, 1, 13, 200, 1, 70, 1}) <
+                (type == KvType::f16 ? 1e-6 : 3e-5));
+        }
 }
 
 // With few and many blocks per tile, which follow the context, and lengths on both sides of those that share rows.

@@ -25,26 +25,40 @@ CalibratedQuantizer::CalibratedQuantizer(const Requantization& plan, const core:
     : plan_(plan), program_(program), method_(method), make_executor_(std::move(make_executor)),
       make_hessian_(std::move(make_hessian)), encode_(std::move(encode)), threads_(threads), text_{chunks, {}} {
   for (const core::Op& op : program.ops) layers_ = std::max(layers_, op.layer + 1);
-  // The quantized embeddings, as the model scales them.
-  const auto* embed = std::get_if<core::EmbedParams>(&program.ops[0].params);
-  const float scale = embed ? embed->scale : 1.0f;
-  const core::Weight& table = program.weights[program.ops.at(0).weights[0]];
-  const auto source = std::ranges::find(plan.sources, table.name, &WeightSource::name);
-  const quant::FormatInfo& target = *plan.types[static_cast<size_t>(source - plan.sources.begin())].format();
+  hidden_ = embed(true);
+  if (method_.follows_original()) original_ = embed(false);
+}
+
+// Input of layer 0.
+std::vector<float> CalibratedQuantizer::embed(bool quantized) const {
+  const core::Op& first = program_.ops.at(0);
+  const auto* params = std::get_if<core::EmbedParams>(&first.params);
+  const float scale = params ? params->scale : 1.0f;
+  const core::Weight& table = program_.weights[first.weights[0]];
+  const auto source = std::ranges::find(plan_.sources, table.name, &WeightSource::name);
+  const quant::FormatInfo& target = *plan_.types[static_cast<size_t>(source - plan_.sources.begin())].format();
   const int64_t width = table.cols;
-  hidden_.resize(static_cast<size_t>(text_.tokens() * width));
+  std::vector<float> rows(static_cast<size_t>(text_.tokens() * width));
   std::vector<std::byte> packed(static_cast<size_t>(target.row_bytes(width)));
-  float* row = hidden_.data();
-  for (const auto& chunk : chunks)
+  float* row = rows.data();
+  for (const auto& chunk : text_.chunks)
     for (const int32_t token : chunk) {
       source->decode(token, 1, row);
-      if (target.packed && source->type() != target.type) {
+      if (quantized && target.packed && source->type() != target.type) {
         quant::encode_rows(target.type, row, 1, width, {}, packed.data());
         target.decode(packed.data(), width, row);
       }
       for (int64_t i = 0; i < width; ++i) row[i] *= scale;
       row += width;
     }
+  core::Program rest = program_; // up to layer 0
+  const auto end = std::ranges::find_if(rest.ops, [](const core::Op& op) { return op.layer >= 0; });
+  rest.ops.erase(end, rest.ops.end());
+  rest.ops.erase(rest.ops.begin());
+  if (rest.ops.empty()) return rows;
+  rest.input = first.outputs[0];
+  rest.output = rest.ops.back().outputs.at(0);
+  return LayerRun(std::move(rest), text_, make_executor_, threads_).rows(rows);
 }
 
 CalibratedQuantizer::~CalibratedQuantizer() = default;
@@ -59,12 +73,13 @@ void CalibratedQuantizer::quantize_layer(int32_t index) {
   PreparedTensors before = std::exchange(ready_, {});
   make_tensors(layer, index);
   ready_.merge(before);
-  if (index + 1 < layers_) {
-    layer.run_to(layer.program.ops.size(), layer.output)(hidden_, [this](int64_t first, std::span<const float> rows) {
-      const int64_t width = std::ssize(rows) / text_.chunk_tokens();
-      std::ranges::copy(rows, hidden_.begin() + first * width);
-    });
-  }
+  if (index + 1 == layers_) return;
+  const auto advance = [&](const core::Program& form, std::vector<float>& rows) {
+    rows = LayerRun(form, text_, make_executor_, threads_).rows(rows);
+  };
+  layer.program.output = layer.original.output = layer.output;
+  advance(layer.program, hidden_);
+  if (!original_.empty()) advance(layer.original, original_);
 }
 
 void CalibratedQuantizer::make_tensors(Layer& layer, int32_t index) {

@@ -59,6 +59,9 @@ struct CalibrationMethod {
   bool scales = false;
   bool feedback = false;
   bool rounding = false; // after feedback or importance, whichever is better (quant/feedback/rounding.h)
+
+  // Outputs are fitted to those of the unquantized model instead of those for the quantized layers' inputs.
+  bool follows_original() const { return rounding && !scales; }
 };
 
 std::unique_ptr<quant::Hessian> make_cpu_hessian(int64_t cols);
@@ -83,6 +86,7 @@ class CalibratedQuantizer {
   struct Layer;
   void quantize_layer(int32_t layer);
   void make_tensors(Layer& layer, int32_t index);
+  std::vector<float> embed(bool quantized) const;
 
   const Requantization& plan_;
   const core::Program& program_;
@@ -93,7 +97,8 @@ class CalibratedQuantizer {
   const int threads_;
   const MeasuredText text_;
   int32_t layers_ = 0, next_layer_ = 0;
-  std::vector<float> hidden_; // [calibration tokens][width]: input of next_layer_
+  std::vector<float> hidden_;   // [calibration tokens][width]: input of next_layer_
+  std::vector<float> original_; // the unquantized model's, if it is followed
   PreparedTensors ready_;
   LayerJournal* journal_ = nullptr;
   std::function<void(const std::string& line)> note_;

@@ -227,3 +227,30 @@ TEST_CASE("targets bring the outputs for a layer's inputs as near to the origina
     }
   }
 }
+
+TEST_CASE("descent mends scales of codebooks' groups that are off") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const int64_t cols = 256, rows = 16;
+  const Inputs inputs(random, 700, cols);
+  const quant::Quadratic quadratic = inputs.quadratic();
+  const auto weights = tests::random_weights(random, rows * cols);
+  for (const Type type : types_with_codes()) {
+    const quant::BlockCodes& codes = *quant::BlockCodes::of(type);
+    if (codes.factors != quant::BlockCodes::Factors::points) continue;
+    CAPTURE(quant::format(type).name);
+    auto parts = quant::feedback_parts(type, weights.data(), rows, cols, inputs.factor);
+    const auto descend = [&] {
+      quant::Descent descent(type, quadratic);
+      descent.start(weights.data(), rows, parts);
+      for (int i = 0; i < 4; ++i) descent.pass();
+      return descent.error();
+    };
+    const double good = descend();
+    for (quant::Parts& part : parts)
+      for (int g = 0; g < codes.block / codes.group; ++g)
+        part.scale[g] = std::clamp(part.scale[g] + (g % 2 == 0 ? 1.0f : -1.0f), codes.lowest, codes.most);
+    CHECK(descend() < 1.1 * good);
+  }
+}

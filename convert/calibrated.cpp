@@ -1,8 +1,11 @@
 #include "convert/calibrated.h"
 
 #include "convert/calibrated_layer.h"
+#include "convert/tuning/network.h"
+#include "convert/tuning/tuning.h"
 #include "core/error.h"
 #include "core/files/hash.h"
+#include "quant/feedback/block_factors.h"
 
 #include <algorithm>
 #include <cstring>
@@ -97,13 +100,65 @@ void CalibratedQuantizer::make_tensors(Layer& layer, int32_t index) {
 const Prepared* CalibratedQuantizer::tensor(std::string_view name) {
   ready_.erase(given_);
   given_ = name;
-  int32_t layer = -1;
+  int32_t layer = tunes_ ? layers_ - 1 : -1;
   for (const core::Op& op : program_.ops)
     for (const WeightId id : op.weights)
-      if (program_.weights[id].name == name && op.layer >= 0) layer = op.layer;
+      if (program_.weights[id].name == name && op.layer >= 0) layer = std::max(layer, op.layer);
   while (next_layer_ <= layer) quantize_layer(next_layer_++);
+  if (std::exchange(tunes_, false)) tune_tensors();
   const auto found = ready_.find(name);
   return found == ready_.end() ? nullptr : &found->second;
+}
+
+void CalibratedQuantizer::use_tuning(std::function<void(int64_t done, int64_t total)> progress,
+                                     std::function<void(const std::string& line)> note) {
+  note_ = std::move(note);
+  tuning_progress_ = std::move(progress);
+  const std::string obstacle = obstacle_to_tuning();
+  tunes_ = obstacle.empty();
+  if (!tunes_) note_(fmt::format("scales and norms are not tuned by the whole model's divergence: {}", obstacle));
+}
+
+std::string CalibratedQuantizer::obstacle_to_tuning() const {
+  constexpr int64_t kMostWeights = 600'000'000; // twice in f32
+  int64_t weights = 0;
+  for (const WeightSource& source : plan_.sources)
+    if (source.has_weights()) weights += source.weights();
+  if (weights > kMostWeights) return fmt::format("it has more than {} million weights", kMostWeights / 1'000'000);
+  if (text_.chunks.size() < tuning::kFewestTexts)
+    return fmt::format("the text has fewer than {} tokens", tuning::kFewestTexts * text_.chunks[0].size());
+  if (const std::string op = tuning::Network::obstacle(program_); !op.empty())
+    return fmt::format("no gradient of {}", op);
+  return "";
+}
+
+void CalibratedQuantizer::tune_tensors() {
+  std::vector<std::string> norms;
+  for (const core::Op& op : program_.ops) {
+    if (op.kind != core::OpKind::rms_norm) continue;
+    const std::string& name = program_.weights[op.weights[0]].name;
+    const auto source = std::ranges::find(plan_.sources, name, &WeightSource::name);
+    if (source == plan_.sources.end() || source->type() != gguf::TensorType(quant::Type::F32) || ready_.contains(name))
+      continue;
+    const auto bytes = source->packed(0, source->rows());
+    ready_[name] = {{bytes.begin(), bytes.end()}, {}};
+    norms.push_back(name);
+  }
+  std::vector<tuning::Tensor> tensors;
+  for (size_t i = 0; i < plan_.sources.size(); ++i) {
+    const WeightSource& source = plan_.sources[i];
+    const auto made = ready_.find(source.name());
+    if (made == ready_.end()) continue;
+    const quant::Type type = plan_.types[i].format()->type;
+    if (type != quant::Type::F32 && !quant::BlockFactors::of(type)) continue;
+    tensors.push_back({type, source.rows(), source.cols(), &made->second.bytes, source.packed(0, 1).data(),
+                       source.type().format()->row_bytes(source.cols())});
+  }
+  const tuning::Outcome outcome = tuning::tune(program_, tensors, text_.chunks, tuning_progress_);
+  note_(fmt::format("scales and norms: divergence on text kept back {:.5f} -> {:.5f} nats/token{}", outcome.before,
+                    outcome.after, outcome.kept ? "" : ", so they stay as they were"));
+  if (!outcome.kept)
+    for (const std::string& name : norms) ready_.erase(name);
 }
 
 namespace {

@@ -1,8 +1,11 @@
 #include "convert/calibrated.h"
 
 #include "convert/calibrated_layer.h"
+#include "convert/tuning/network.h"
+#include "convert/tuning/tuning.h"
 #include "core/error.h"
 #include "core/files/hash.h"
+#include "quant/feedback/block_factors.h"
 
 #include <algorithm>
 #include <cstring>
@@ -25,26 +28,40 @@ CalibratedQuantizer::CalibratedQuantizer(const Requantization& plan, const core:
     : plan_(plan), program_(program), method_(method), make_executor_(std::move(make_executor)),
       make_hessian_(std::move(make_hessian)), encode_(std::move(encode)), threads_(threads), text_{chunks, {}} {
   for (const core::Op& op : program.ops) layers_ = std::max(layers_, op.layer + 1);
-  // The quantized embeddings, as the model scales them.
-  const auto* embed = std::get_if<core::EmbedParams>(&program.ops[0].params);
-  const float scale = embed ? embed->scale : 1.0f;
-  const core::Weight& table = program.weights[program.ops.at(0).weights[0]];
-  const auto source = std::ranges::find(plan.sources, table.name, &WeightSource::name);
-  const quant::FormatInfo& target = *plan.types[static_cast<size_t>(source - plan.sources.begin())].format();
+  hidden_ = embed(true);
+  if (method_.follows_original()) original_ = embed(false);
+}
+
+// Input of layer 0.
+std::vector<float> CalibratedQuantizer::embed(bool quantized) const {
+  const core::Op& first = program_.ops.at(0);
+  const auto* params = std::get_if<core::EmbedParams>(&first.params);
+  const float scale = params ? params->scale : 1.0f;
+  const core::Weight& table = program_.weights[first.weights[0]];
+  const auto source = std::ranges::find(plan_.sources, table.name, &WeightSource::name);
+  const quant::FormatInfo& target = *plan_.types[static_cast<size_t>(source - plan_.sources.begin())].format();
   const int64_t width = table.cols;
-  hidden_.resize(static_cast<size_t>(text_.tokens() * width));
+  std::vector<float> rows(static_cast<size_t>(text_.tokens() * width));
   std::vector<std::byte> packed(static_cast<size_t>(target.row_bytes(width)));
-  float* row = hidden_.data();
-  for (const auto& chunk : chunks)
+  float* row = rows.data();
+  for (const auto& chunk : text_.chunks)
     for (const int32_t token : chunk) {
       source->decode(token, 1, row);
-      if (target.packed && source->type() != target.type) {
+      if (quantized && target.packed && source->type() != target.type) {
         quant::encode_rows(target.type, row, 1, width, {}, packed.data());
         target.decode(packed.data(), width, row);
       }
       for (int64_t i = 0; i < width; ++i) row[i] *= scale;
       row += width;
     }
+  core::Program rest = program_; // up to layer 0
+  const auto end = std::ranges::find_if(rest.ops, [](const core::Op& op) { return op.layer >= 0; });
+  rest.ops.erase(end, rest.ops.end());
+  rest.ops.erase(rest.ops.begin());
+  if (rest.ops.empty()) return rows;
+  rest.input = first.outputs[0];
+  rest.output = rest.ops.back().outputs.at(0);
+  return LayerRun(std::move(rest), text_, make_executor_, threads_).rows(rows);
 }
 
 CalibratedQuantizer::~CalibratedQuantizer() = default;
@@ -59,12 +76,13 @@ void CalibratedQuantizer::quantize_layer(int32_t index) {
   PreparedTensors before = std::exchange(ready_, {});
   make_tensors(layer, index);
   ready_.merge(before);
-  if (index + 1 < layers_) {
-    layer.run_to(layer.program.ops.size(), layer.output)(hidden_, [this](int64_t first, std::span<const float> rows) {
-      const int64_t width = std::ssize(rows) / text_.chunk_tokens();
-      std::ranges::copy(rows, hidden_.begin() + first * width);
-    });
-  }
+  if (index + 1 == layers_) return;
+  const auto advance = [&](const core::Program& form, std::vector<float>& rows) {
+    rows = LayerRun(form, text_, make_executor_, threads_).rows(rows);
+  };
+  layer.program.output = layer.original.output = layer.output;
+  advance(layer.program, hidden_);
+  if (!original_.empty()) advance(layer.original, original_);
 }
 
 void CalibratedQuantizer::make_tensors(Layer& layer, int32_t index) {
@@ -82,13 +100,65 @@ void CalibratedQuantizer::make_tensors(Layer& layer, int32_t index) {
 const Prepared* CalibratedQuantizer::tensor(std::string_view name) {
   ready_.erase(given_);
   given_ = name;
-  int32_t layer = -1;
+  int32_t layer = tunes_ ? layers_ - 1 : -1;
   for (const core::Op& op : program_.ops)
     for (const WeightId id : op.weights)
-      if (program_.weights[id].name == name && op.layer >= 0) layer = op.layer;
+      if (program_.weights[id].name == name && op.layer >= 0) layer = std::max(layer, op.layer);
   while (next_layer_ <= layer) quantize_layer(next_layer_++);
+  if (std::exchange(tunes_, false)) tune_tensors();
   const auto found = ready_.find(name);
   return found == ready_.end() ? nullptr : &found->second;
+}
+
+void CalibratedQuantizer::use_tuning(std::function<void(int64_t done, int64_t total)> progress,
+                                     std::function<void(const std::string& line)> note) {
+  note_ = std::move(note);
+  tuning_progress_ = std::move(progress);
+  const std::string obstacle = obstacle_to_tuning();
+  tunes_ = obstacle.empty();
+  if (!tunes_) note_(fmt::format("scales and norms are not tuned by the whole model's divergence: {}", obstacle));
+}
+
+std::string CalibratedQuantizer::obstacle_to_tuning() const {
+  constexpr int64_t kMostWeights = 600'000'000; // twice in f32
+  int64_t weights = 0;
+  for (const WeightSource& source : plan_.sources)
+    if (source.has_weights()) weights += source.weights();
+  if (weights > kMostWeights) return fmt::format("it has more than {} million weights", kMostWeights / 1'000'000);
+  if (text_.chunks.size() < tuning::kFewestTexts)
+    return fmt::format("the text has fewer than {} tokens", tuning::kFewestTexts * text_.chunks[0].size());
+  if (const std::string op = tuning::Network::obstacle(program_); !op.empty())
+    return fmt::format("no gradient of {}", op);
+  return "";
+}
+
+void CalibratedQuantizer::tune_tensors() {
+  std::vector<std::string> norms;
+  for (const core::Op& op : program_.ops) {
+    if (op.kind != core::OpKind::rms_norm) continue;
+    const std::string& name = program_.weights[op.weights[0]].name;
+    const auto source = std::ranges::find(plan_.sources, name, &WeightSource::name);
+    if (source == plan_.sources.end() || source->type() != gguf::TensorType(quant::Type::F32) || ready_.contains(name))
+      continue;
+    const auto bytes = source->packed(0, source->rows());
+    ready_[name] = {{bytes.begin(), bytes.end()}, {}};
+    norms.push_back(name);
+  }
+  std::vector<tuning::Tensor> tensors;
+  for (size_t i = 0; i < plan_.sources.size(); ++i) {
+    const WeightSource& source = plan_.sources[i];
+    const auto made = ready_.find(source.name());
+    if (made == ready_.end()) continue;
+    const quant::Type type = plan_.types[i].format()->type;
+    if (type != quant::Type::F32 && !quant::BlockFactors::of(type)) continue;
+    tensors.push_back({type, source.rows(), source.cols(), &made->second.bytes, source.packed(0, 1).data(),
+                       source.type().format()->row_bytes(source.cols())});
+  }
+  const tuning::Outcome outcome = tuning::tune(program_, tensors, text_.chunks, tuning_progress_);
+  note_(fmt::format("scales and norms: divergence on text kept back {:.5f} -> {:.5f} nats/token{}", outcome.before,
+                    outcome.after, outcome.kept ? "" : ", so they stay as they were"));
+  if (!outcome.kept)
+    for (const std::string& name : norms) ready_.erase(name);
 }
 
 namespace {

@@ -59,6 +59,9 @@ struct CalibrationMethod {
   bool scales = false;
   bool feedback = false;
   bool rounding = false; // after feedback or importance, whichever is better (quant/feedback/rounding.h)
+
+  // Outputs are fitted to those of the unquantized model instead of those for the quantized layers' inputs.
+  bool follows_original() const { return rounding && !scales; }
 };
 
 std::unique_ptr<quant::Hessian> make_cpu_hessian(int64_t cols);
@@ -75,6 +78,11 @@ class CalibratedQuantizer {
   // journal; work continues without it.
   void use_journal(LayerJournal& journal, std::function<void(const std::string& line)> note);
 
+  // Call before the first tensor(). After the last layer, the whole model tunes what its tensors store in floats
+  // (convert/tuning/tuning.h), if it is small and dense; all tensors then stay in memory. `note` tells what came of it.
+  void use_tuning(std::function<void(int64_t done, int64_t total)> progress,
+                  std::function<void(const std::string& line)> note);
+
   // Valid until the next call; nullptr if not quantized here. Quantizes all layers up to the tensor's. Memory: a
   // Hessian, a matrix twice in f32, a layer's packed matrices, hidden rows of all tokens.
   const Prepared* tensor(std::string_view name);
@@ -83,6 +91,9 @@ class CalibratedQuantizer {
   struct Layer;
   void quantize_layer(int32_t layer);
   void make_tensors(Layer& layer, int32_t index);
+  std::vector<float> embed(bool quantized) const;
+  std::string obstacle_to_tuning() const;
+  void tune_tensors();
 
   const Requantization& plan_;
   const core::Program& program_;
@@ -93,11 +104,14 @@ class CalibratedQuantizer {
   const int threads_;
   const MeasuredText text_;
   int32_t layers_ = 0, next_layer_ = 0;
-  std::vector<float> hidden_; // [calibration tokens][width]: input of next_layer_
+  std::vector<float> hidden_;   // [calibration tokens][width]: input of next_layer_
+  std::vector<float> original_; // the unquantized model's, if it is followed
   PreparedTensors ready_;
   LayerJournal* journal_ = nullptr;
   std::function<void(const std::string& line)> note_;
   std::string given_;
+  std::function<void(int64_t done, int64_t total)> tuning_progress_;
+  bool tunes_ = false;
 };
 
 } // namespace ridge::convert

@@ -61,6 +61,7 @@ CalibratedQuantizer::Layer::Layer(CalibratedQuantizer& owner, int32_t layer) : o
   if (layer == 0 && program.values[input].width != program.values[owner.program_.ops.at(0).outputs[0]].width)
     throw_error("{}: several residual streams are not supported yet; use --method plain", owner.plan_.file->path());
   output = program.ops.back().outputs.at(0);
+  original = program;
   for (const core::Op& op : program.ops)
     for (const WeightId id : op.weights) {
       const core::Weight& weight = program.weights[id];
@@ -155,6 +156,72 @@ void CalibratedQuantizer::Layer::run_inputs(const Group& group,
   };
   if (input == program.input) return give(0, owner.hidden_);
   run_to(group.ops[0], input)(owner.hidden_, give);
+}
+
+// A value by chunks of the text, in a form of the layer.
+struct CalibratedQuantizer::Layer::Values {
+  Values(const Layer& layer, const core::Program& of, ValueId value)
+      : input(&of == &layer.original ? layer.owner.original_ : layer.owner.hidden_),
+        chunks(std::ssize(layer.owner.text_.chunks)) {
+    if (value == of.input) return;
+    core::Program part = of;
+    part.ops.resize(static_cast<size_t>(layer.writer_of(value) - layer.program.ops.data()) + 1);
+    part.output = value;
+    run.emplace(std::move(part), layer.owner.text_, layer.owner.make_executor_, layer.owner.threads_);
+  }
+  std::span<const float> operator[](int64_t chunk) {
+    if (run) return run->chunk(static_cast<size_t>(chunk), input);
+    const size_t count = input.size() / static_cast<size_t>(chunks);
+    return std::span(input).subspan(static_cast<size_t>(chunk) * count, count);
+  }
+
+  const std::vector<float>& input;
+  int64_t chunks;
+  std::optional<LayerRun> run;
+};
+
+// What the group's output is added to, if nothing else reads it.
+std::optional<ValueId> CalibratedQuantizer::Layer::joined_stream(const Group& group) const {
+  if (group.ops.size() > 1) return std::nullopt;
+  const core::Op& matrix = program.ops[group.ops[0]];
+  const ValueId value = matrix.outputs[0];
+  if (slices.at(matrix.weights[0]).copied || source_of(matrix.weights[0])->rows() != program.values[value].width)
+    return std::nullopt;
+  const core::Op* add = nullptr;
+  for (const core::Op& op : program.ops) {
+    if (std::ranges::find(op.inputs, value) == op.inputs.end()) continue;
+    if (add || op.kind != OpKind::add || std::get<core::AddParams>(op.params).scale != 1.0f) return std::nullopt;
+    add = &op;
+  }
+  if (!add) return std::nullopt;
+  return add->inputs[0] == value ? add->inputs[1] : add->inputs[0];
+}
+
+void CalibratedQuantizer::Layer::add_originals(const Group& group, quant::Hessian& hessian) const {
+  const ValueId input = program.ops[group.ops[0]].inputs[0];
+  const std::optional<ValueId> stream = joined_stream(group);
+  Values ours(*this, program, input), theirs(*this, original, input);
+  std::optional<Values> our_stream, their_stream;
+  if (stream) our_stream.emplace(*this, program, *stream), their_stream.emplace(*this, original, *stream);
+  const int64_t tokens = owner.text_.chunk_tokens();
+  std::vector<float> inputs, originals, ahead;
+  for (int64_t chunk = 0; chunk < ours.chunks; ++chunk) {
+    const auto weighted = [&](std::vector<float>& out, std::span<const float> rows) {
+      out.assign(rows.begin(), rows.end());
+      const size_t width = rows.size() / static_cast<size_t>(tokens);
+      if (!group.token_factors.empty())
+        for (size_t i = 0; i < out.size(); ++i)
+          out[i] *= group.token_factors[static_cast<size_t>(chunk * tokens) + i / width];
+    };
+    weighted(inputs, ours[chunk]);
+    weighted(originals, theirs[chunk]);
+    if (stream) {
+      weighted(ahead, (*their_stream)[chunk]);
+      const std::span<const float> behind = (*our_stream)[chunk];
+      for (size_t i = 0; i < ahead.size(); ++i) ahead[i] -= behind[i];
+    }
+    hessian.add_originals(inputs, originals, ahead);
+  }
 }
 
 int64_t CalibratedQuantizer::Layer::tensor_row(WeightId id, int64_t row) const {
@@ -314,6 +381,7 @@ void CalibratedQuantizer::Layer::quantize() {
       hessian = owner.make_hessian_(cols);
       run_inputs(group, [&](std::span<const float> rows) { hessian->add(rows); });
       mean_squares = hessian->mean_squares();
+      if (owner.method_.follows_original()) add_originals(group, *hessian);
     } else {
       MeanSquares squares(cols);
       run_inputs(group, [&](std::span<const float> rows) { squares.add(rows); });
@@ -328,7 +396,9 @@ void CalibratedQuantizer::Layer::quantize() {
       const bool linear = program.ops[i].kind == OpKind::linear;
       const bool fed = linear && hessian && quant::can_encode_with_feedback(*type);
       const EncodeRows encode_fed = [&](const Rows& rows, quant::Type t, std::span<const float>, std::byte* out) {
-        if (owner.method_.rounding)
+        if (owner.method_.follows_original())
+          hessian->round(t, hessian->targets(rows.weights, rows.rows).data(), rows.rows, out);
+        else if (owner.method_.rounding)
           hessian->round(t, rows.weights, rows.rows, out);
         else
           hessian->encode(t, rows.weights, rows.rows, out);

@@ -9,7 +9,7 @@ namespace ridge::convert {
 
 struct CalibratedQuantizer::Layer {
   CalibratedQuantizer& owner;
-  core::Program program;
+  core::Program program, original; // being quantized, and as it was
   core::ValueId output;
   std::map<std::string, Scaling> scaling;
   std::map<std::string, std::vector<float>> vectors; // scaled norms and biases, by tensor and part
@@ -34,8 +34,11 @@ struct CalibratedQuantizer::Layer {
   const core::Op* writer_of(core::ValueId id) const;
 
   LayerRun run_to(size_t ops, core::ValueId result, bool observe = false) const;
+  struct Values;
   void weigh_tokens();
   void run_inputs(const Group& group, const std::function<void(std::span<const float> rows)>& each);
+  std::optional<core::ValueId> joined_stream(const Group& group) const;
+  void add_originals(const Group& group, quant::Hessian& hessian) const;
   void find_scales();
   int64_t tensor_row(core::WeightId id, int64_t row) const;
   void scale_vector(core::WeightId id, std::span<const float> factors);

@@ -28,19 +28,22 @@ LayerRun::LayerRun(core::Program layers, const MeasuredText& text, const core::M
   executor_ = make_executor(program_, config);
 }
 
-void LayerRun::operator()(std::span<const float> input,
-                          const std::function<void(int64_t first, std::span<const float> rows)>& each) {
+std::span<const float> LayerRun::chunk(size_t chunk, std::span<const float> input) {
   std::vector<int32_t> positions(static_cast<size_t>(text_.chunk_tokens()));
   std::iota(positions.begin(), positions.end(), 0);
   const std::vector<int32_t>& wanted = gives_logits() ? text_.scored : positions;
   const size_t given = input.size() / text_.chunks.size(), count = wanted.size();
-  for (size_t chunk = 0; chunk < text_.chunks.size(); ++chunk) {
-    executor_->forward({text_.chunks[chunk], positions, {}, wanted, input.subspan(chunk * given, given)});
-    const float* rows = executor_->logits(0).data();
-    if (executor_->logits(static_cast<int64_t>(count) - 1).data() != rows + (count - 1) * static_cast<size_t>(width()))
-      throw std::logic_error("an executor whose rows of logits are not contiguous");
-    each(static_cast<int64_t>(chunk * count), {rows, count * static_cast<size_t>(width())});
-  }
+  executor_->forward({text_.chunks[chunk], positions, {}, wanted, input.subspan(chunk * given, given)});
+  const float* rows = executor_->logits(0).data();
+  if (executor_->logits(static_cast<int64_t>(count) - 1).data() != rows + (count - 1) * static_cast<size_t>(width()))
+    throw std::logic_error("an executor whose rows of logits are not contiguous");
+  return {rows, count * static_cast<size_t>(width())};
+}
+
+void LayerRun::operator()(std::span<const float> input,
+                          const std::function<void(int64_t first, std::span<const float> rows)>& each) {
+  const int64_t count = gives_logits() ? std::ssize(text_.scored) : text_.chunk_tokens();
+  for (size_t i = 0; i < text_.chunks.size(); ++i) each(static_cast<int64_t>(i) * count, chunk(i, input));
 }
 
 std::vector<float> LayerRun::rows(std::span<const float> input) {

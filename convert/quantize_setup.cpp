@@ -156,12 +156,15 @@ std::unique_ptr<CalibratedQuantizer> QuantizeSetup::calibrate(const Requantizati
     between_steps();
     return executors(part, config);
   };
-  return std::make_unique<CalibratedQuantizer>(plan, program,
-                                               CalibrationMethod{.scales = request.method.starts_with("awq"),
-                                                                 .feedback = request.method.ends_with("gptq"),
-                                                                 .rounding = request.method.ends_with("round")},
-                                               chunks_of_text(program, request.calibration_tokens), make_executor,
-                                               request.threads, hessians, encode());
+  const CalibrationMethod method{.scales = request.method.starts_with("awq"),
+                                 .feedback = request.method.ends_with("gptq"),
+                                 .rounding = request.method.ends_with("round")};
+  auto made =
+      std::make_unique<CalibratedQuantizer>(plan, program, method, chunks_of_text(program, request.calibration_tokens),
+                                            make_executor, request.threads, hessians, encode());
+  if (method.follows_original())
+    made->use_tuning([this](int64_t done, int64_t total) { steps.progress("tuning", done, total); }, steps.note);
+  return made;
 }
 
 std::unique_ptr<DivergenceMeter> QuantizeSetup::make_meter() const {

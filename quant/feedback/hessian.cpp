@@ -45,7 +45,88 @@ bool cholesky(std::vector<float>& a, int64_t n) {
   return true;
 }
 
+constexpr int64_t kLanes = 16; // rows side by side: [cols][kLanes]
+
+// out += x matrix
+RIDGE_CLONES void add_product(const float* matrix, int64_t n, const float* x, float* out) {
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t k = 0; k < n; ++k)
+#pragma omp simd
+      for (int r = 0; r < kLanes; ++r) out[k * kLanes + r] += matrix[i * n + k] * x[i * kLanes + r];
+}
+
+// x = x (M D Mᵀ)⁻¹
+RIDGE_CLONES void solve(const CpuHessian::Factor& factor, float* x) {
+  const int64_t n = factor.cols;
+  for (int64_t k = n - 1; k >= 0; --k) { // Mᵀ
+    const float* m = &factor.m[k * n];
+    float sum[kLanes] = {};
+    for (int64_t j = k + 1; j < n; ++j)
+#pragma omp simd
+      for (int r = 0; r < kLanes; ++r) sum[r] += m[j] * x[j * kLanes + r];
+#pragma omp simd
+    for (int r = 0; r < kLanes; ++r) x[k * kLanes + r] -= sum[r];
+  }
+  for (int64_t i = 0; i < n * kLanes; ++i) x[i] /= factor.d[i / kLanes];
+  for (int64_t i = 0; i < n; ++i) { // M
+    const float* m = &factor.m[i * n];
+    for (int64_t k = i + 1; k < n; ++k)
+#pragma omp simd
+      for (int r = 0; r < kLanes; ++r) x[k * kLanes + r] -= m[k] * x[i * kLanes + r];
+  }
+}
+
+// out [a's width][cols] += aᵀ x, both with a row per input.
+void add_moment(std::span<const float> a, std::span<const float> x, int64_t cols, std::vector<float>& out) {
+  const int64_t count = std::ssize(x) / cols, width = std::ssize(a) / count;
+  out.resize(static_cast<size_t>(width * cols));
+  std::vector<float> rest; // zeros behind the last inputs
+  int64_t rows = count;
+  if (count % 4 != 0) {
+    rows = (count + 3) / 4 * 4;
+    rest.assign(x.begin(), x.end());
+    rest.resize(static_cast<size_t>(rows * cols));
+    x = rest;
+  }
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < width; ++i)
+    for (int64_t t = 0; t < rows; t += 4) {
+      float factors[4];
+      for (int64_t s = 0; s < 4; ++s) factors[s] = t + s < count ? a[(t + s) * width + i] : 0.0f;
+      add_four(&out[i * cols], &x[t * cols], cols, factors, cols);
+    }
+}
+
 } // namespace
+
+void CpuHessian::add_originals(std::span<const float> inputs, std::span<const float> originals,
+                               std::span<const float> ahead) {
+  std::vector<float> change(originals.begin(), originals.end());
+  for (size_t i = 0; i < change.size(); ++i) change[i] -= inputs[i];
+  add_moment(change, inputs, cols_, shift_);
+  if (!ahead.empty()) add_moment(ahead, inputs, cols_, ahead_);
+}
+
+std::vector<float> CpuHessian::targets(const float* weights, int64_t rows) {
+  if (!factor_) factor_ = factor(kDamping);
+  const int64_t n = cols_;
+  std::vector<float> result(weights, weights + rows * n);
+#pragma omp parallel for schedule(dynamic, 1)
+  for (int64_t first = 0; first < rows; first += kLanes) {
+    const int64_t count = std::min(kLanes, rows - first);
+    std::vector<float> w(static_cast<size_t>(n * kLanes)), change(w.size());
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t i = 0; i < n; ++i) {
+        w[i * kLanes + r] = weights[(first + r) * n + i];
+        if (!ahead_.empty()) change[i * kLanes + r] = ahead_[(first + r) * n + i];
+      }
+    if (!shift_.empty()) add_product(shift_.data(), n, w.data(), change.data());
+    solve(*factor_, change.data());
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t i = 0; i < n; ++i) result[(first + r) * n + i] += change[i * kLanes + r];
+  }
+  return result;
+}
 
 void CpuHessian::add(std::span<const float> inputs) {
   const int64_t n = cols_, count = std::ssize(inputs) / n;

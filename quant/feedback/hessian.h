@@ -18,11 +18,17 @@ class Hessian {
 
   virtual int64_t cols() const = 0;
   virtual void add(std::span<const float> inputs) = 0; // [n][cols]
+  // What the unquantized model has in place of `inputs`, and what its residual stream is ahead by where the outputs are
+  // added: [n][rows], or empty. Not counted by add().
+  virtual void add_originals(std::span<const float> inputs, std::span<const float> originals,
+                             std::span<const float> ahead) = 0;
   virtual std::vector<float> mean_squares() const = 0; // diagonal / inputs
 
   // Σ over rows of Δw H Δwᵀ.
   virtual double output_error(std::span<const float> errors) const = 0;
 
+  // The weights that bring outputs nearest to the unquantized model's, after add_originals(); changes cost the damping.
+  virtual std::vector<float> targets(const float* weights, int64_t rows) = 0;
   // With error feedback (quant/feedback/gptq.h). No add() afterwards.
   virtual void encode(Type type, const float* weights, int64_t rows, std::byte* out) = 0;
   // The better of feedback and importance, and descent from there (quant/feedback/rounding.h). No add() afterwards.
@@ -41,6 +47,9 @@ class CpuHessian final : public Hessian {
   int64_t cols() const override { return cols_; }
   double inputs() const { return inputs_; }
   void add(std::span<const float> inputs) override;
+  void add_originals(std::span<const float> inputs, std::span<const float> originals,
+                     std::span<const float> ahead) override;
+  std::vector<float> targets(const float* weights, int64_t rows) override;
   std::vector<float> mean_squares() const override;
   double output_error(std::span<const float> errors) const override;
   void encode(Type type, const float* weights, int64_t rows, std::byte* out) override;
@@ -60,6 +69,8 @@ class CpuHessian final : public Hessian {
   int64_t cols_;
   double inputs_ = 0;
   std::vector<float> lower_; // [cols][cols], lower triangle
+  std::vector<float> shift_; // Σ (original - input) inputᵀ; empty: none
+  std::vector<float> ahead_; // Σ ahead inputᵀ; empty: none
   std::optional<Factor> factor_;
 };
 

@@ -7,6 +7,7 @@
 #include "support/numerics.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 using namespace ridge;
@@ -172,5 +173,84 @@ TEST_CASE("zero weights stay zero, and weights that are not finite are refused")
     CHECK(std::ranges::all_of(decoded, [](float w) { return w == 0; }));
     weights[7] = NAN;
     CHECK_THROWS_WITH(inputs.hessian.round(type, weights.data(), 1, packed.data()), doctest::Contains("column 7"));
+  }
+}
+
+TEST_CASE("targets bring the outputs for a layer's inputs as near to the original's as changes of weights can") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const int64_t cols = 70, rows = 19, count = 501;
+  const auto originals = tests::correlated_inputs(random, count, cols);
+  std::vector<float> inputs = originals, ahead(static_cast<size_t>(count * rows));
+  std::normal_distribution<float> normal;
+  for (float& x : inputs) x += 0.3f * normal(random);
+  for (int64_t t = 0; t < count; ++t) // in part what inputs can tell
+    for (int64_t r = 0; r < rows; ++r) ahead[t * rows + r] = 0.01f * inputs[t * cols + r] + 0.1f * normal(random);
+  const auto weights = tests::random_weights(random, rows * cols);
+  for (const bool joined : {false, true}) {
+    CAPTURE(joined);
+    quant::CpuHessian hessian(cols);
+    hessian.add(inputs);
+    for (const auto& [first, n] : {std::pair<int64_t, int64_t>{0, 203}, {203, count - 203}}) {
+      const auto part = [&](const std::vector<float>& all, int64_t width) {
+        return std::span(all).subspan(first * width, n * width);
+      };
+      hessian.add_originals(part(inputs, cols), part(originals, cols),
+                            joined ? part(ahead, rows) : std::span<const float>());
+    }
+    const std::vector<float> targets = hessian.targets(weights.data(), rows);
+    const double damping = hessian.factor(0.01).damping;
+    // Where the sum of squares with the damping's is least, its slope is 0.
+    for (int64_t r = 0; r < rows; ++r) {
+      std::vector<double> slope(static_cast<size_t>(cols)), size(slope.size());
+      double before = 0, after = 0;
+      for (int64_t t = 0; t < count; ++t) {
+        double wanted = joined ? ahead[t * rows + r] : 0, plain = 0, got = 0;
+        for (int64_t i = 0; i < cols; ++i) {
+          wanted += static_cast<double>(weights[r * cols + i]) * originals[t * cols + i];
+          plain += static_cast<double>(weights[r * cols + i]) * inputs[t * cols + i];
+          got += static_cast<double>(targets[r * cols + i]) * inputs[t * cols + i];
+        }
+        before += (wanted - plain) * (wanted - plain);
+        after += (wanted - got) * (wanted - got);
+        for (int64_t i = 0; i < cols; ++i) {
+          slope[i] += (wanted - got) * inputs[t * cols + i];
+          size[i] += std::abs((wanted - plain) * inputs[t * cols + i]);
+        }
+      }
+      CHECK(after < before);
+      for (int64_t i = 0; i < cols; ++i) {
+        const double change = targets[r * cols + i] - weights[r * cols + i];
+        CHECK(std::abs(slope[i] - damping * change) < 1e-2 * (size[i] + damping * std::abs(change)));
+      }
+    }
+  }
+}
+
+TEST_CASE("descent changes the scales of codebooks' groups") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const int64_t cols = 256, rows = 16;
+  const Inputs inputs(random, 700, cols);
+  const quant::Quadratic quadratic = inputs.quadratic();
+  const auto weights = tests::random_weights(random, rows * cols);
+  for (const Type type : types_with_codes()) {
+    const quant::BlockCodes& codes = *quant::BlockCodes::of(type);
+    if (codes.factors != quant::BlockCodes::Factors::points) continue;
+    CAPTURE(quant::format(type).name);
+    const auto parts = quant::feedback_parts(type, weights.data(), rows, cols, inputs.factor);
+    quant::Descent descent(type, quadratic);
+    descent.start(weights.data(), rows, parts);
+    for (int i = 0; i < 2; ++i) descent.pass();
+    int changed = 0;
+    for (int r = 0; r < rows; ++r)
+      for (int g = 0; g < codes.block / codes.group; ++g) {
+        const float scale = descent.parts(r, 0).scale[g];
+        CHECK((scale >= codes.lowest && scale <= codes.most));
+        changed += scale != parts[static_cast<size_t>(r)].scale[g];
+      }
+    CHECK(changed > rows / 2);
   }
 }

@@ -87,6 +87,49 @@ class CudaHessian final : public quant::Hessian {
     }
   }
 
+  void add_originals(std::span<const float> inputs, std::span<const float> originals,
+                     std::span<const float> ahead) override {
+    std::vector<float> change(originals.begin(), originals.end());
+    for (size_t i = 0; i < change.size(); ++i) change[i] -= inputs[i];
+    const float* x = upload_to(inputs_memory_, inputs);
+    const int64_t count = std::ssize(inputs) / cols_;
+    const auto add_moment = [&](std::span<const float> vectors, DeviceMemory& moment) {
+      const int64_t width = std::ssize(vectors) / count;
+      if (moment.bytes() == 0) {
+        moment = DeviceMemory(4 * width * cols_, "moments of inputs");
+        RIDGE_CUDA(cudaMemsetAsync(moment.as(), 0, moment.bytes(), stream_));
+      }
+      const float* v = upload_to(vectors_memory_, vectors);
+      shared_->cublas.add_product(stream_, width, cols_, count, v, x, moment.as<float>());
+    };
+    add_moment(change, shift_);
+    if (!ahead.empty()) add_moment(ahead, ahead_);
+    RIDGE_CUDA(cudaStreamSynchronize(stream_)); // `change` ends here
+  }
+
+  std::vector<float> targets(const float* weights, int64_t rows) override {
+    if (m_.bytes() == 0) factorize();
+    const auto count = static_cast<size_t>(rows * cols_);
+    std::vector<float> inverse(host_factor().d);
+    for (float& d : inverse) d = 1 / d;
+    const DeviceMemory of_d = upload(std::span<const float>(inverse), "a Hessian's factor");
+    const DeviceMemory w = upload(std::span(weights, count), "a matrix");
+    DeviceMemory change(4 * count, "a matrix");
+    if (ahead_.bytes() > 0)
+      RIDGE_CUDA(cudaMemcpyAsync(change.as(), ahead_.as(), change.bytes(), cudaMemcpyDeviceToDevice, stream_));
+    else
+      RIDGE_CUDA(cudaMemsetAsync(change.as(), 0, change.bytes(), stream_));
+    if (shift_.bytes() > 0)
+      shared_->cublas.multiply(stream_, rows, cols_, cols_, w.as<float>(), cols_, shift_.as<float>(), cols_, 1,
+                               change.as<float>(), cols_);
+    shared_->cublas.divide(stream_, rows, cols_, m_.as<float>(), of_d.as<float>(), change.as<float>());
+    std::vector<float> result(count);
+    RIDGE_CUDA(cudaMemcpyAsync(result.data(), change.as(), change.bytes(), cudaMemcpyDeviceToHost, stream_));
+    RIDGE_CUDA(cudaStreamSynchronize(stream_));
+    for (size_t i = 0; i < count; ++i) result[i] += weights[i];
+    return result;
+  }
+
   std::vector<float> mean_squares() const override {
     std::vector<float> mean(static_cast<size_t>(cols_));
     RIDGE_CUDA(
@@ -217,10 +260,11 @@ class CudaHessian final : public quant::Hessian {
   cudaStream_t stream_;
   int64_t cols_;
   double inputs_ = 0;
-  float damping_ = 0;         // of m_ and d_
-  std::vector<float> host_h_; // symmetric
-  DeviceMemory upper_;        // zeros below the diagonal
-  DeviceMemory inputs_memory_;
+  float damping_ = 0;          // of m_ and d_
+  std::vector<float> host_h_;  // symmetric
+  DeviceMemory upper_;         // zeros below the diagonal
+  DeviceMemory shift_, ahead_; // as in quant::CpuHessian
+  DeviceMemory inputs_memory_, vectors_memory_;
   DeviceMemory m_, d_; // as in quant::CpuHessian::Factor
   std::optional<quant::CpuHessian::Factor> host_factor_;
 };

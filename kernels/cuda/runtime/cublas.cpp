@@ -24,7 +24,7 @@ Cublas::Cublas() {
   constexpr int kPedanticMath = 2;
   if (!load(create, "cublasCreate_v2") || !load(set_mode, "cublasSetMathMode") || !load(destroy_, "cublasDestroy_v2") ||
       !load(set_stream_, "cublasSetStream_v2") || !load(sgemm_, "cublasSgemm_v2") || !load(ssyrk_, "cublasSsyrk_v2") ||
-      !load(strsm_, "cublasStrsm_v2"))
+      !load(strsm_, "cublasStrsm_v2") || !load(sdgmm_, "cublasSdgmm"))
     problem_ = "libcublas.so lacks expected functions";
   else if (create(&handle_) != 0 || set_mode(handle_, kPedanticMath) != 0)
     problem_ = "libcublas.so failed to initialize";
@@ -44,7 +44,7 @@ void Cublas::multiply(cudaStream_t stream, int n, const float* a, const float* b
 
 // cuBLAS is column-major: C = A B becomes Cᵀ = Bᵀ Aᵀ, and upper triangles become lower ones.
 namespace {
-constexpr int kPlain = 0, kTransposed = 1, kLower = 0, kRight = 1, kNonUnit = 0;
+constexpr int kPlain = 0, kTransposed = 1, kLower = 0, kLeft = 0, kRight = 1, kNonUnit = 0, kUnit = 1;
 int as_int(int64_t n) { return static_cast<int>(n); }
 } // namespace
 
@@ -54,6 +54,15 @@ void Cublas::multiply(cudaStream_t stream, int64_t m, int64_t n, int64_t k, cons
   expect(set_stream_(handle_, stream), "cublasSetStream");
   expect(sgemm_(handle_, kPlain, kPlain, as_int(n), as_int(m), as_int(k), &one, b, as_int(b_stride), a,
                 as_int(a_stride), &beta, c, as_int(c_stride)),
+         "cublasSgemm");
+}
+
+void Cublas::add_product(cudaStream_t stream, int64_t m, int64_t n, int64_t k, const float* a, const float* b,
+                         float* c) const {
+  const float one = 1;
+  expect(set_stream_(handle_, stream), "cublasSetStream");
+  expect(sgemm_(handle_, kPlain, kTransposed, as_int(n), as_int(m), as_int(k), &one, b, as_int(n), a, as_int(m), &one,
+                c, as_int(n)),
          "cublasSgemm");
 }
 
@@ -74,6 +83,18 @@ void Cublas::solve(cudaStream_t stream, int64_t k, int64_t n, const float* u, in
   expect(strsm_(handle_, kRight, kLower, kTransposed, kNonUnit, as_int(n), as_int(k), &one, u, as_int(u_stride), b,
                 as_int(b_stride)),
          "cublasStrsm");
+}
+
+// In columns X is Xᵀ and M is Mᵀ: M⁻¹ Xᵀ, then D⁻¹, then M⁻ᵀ.
+void Cublas::divide(cudaStream_t stream, int64_t m, int64_t n, const float* unit_upper, const float* inverse,
+                    float* x) const {
+  const float one = 1;
+  const int rows = as_int(m), cols = as_int(n);
+  expect(set_stream_(handle_, stream), "cublasSetStream");
+  expect(strsm_(handle_, kLeft, kLower, kTransposed, kUnit, cols, rows, &one, unit_upper, cols, x, cols),
+         "cublasStrsm");
+  expect(sdgmm_(handle_, kLeft, cols, rows, x, cols, inverse, 1, x, cols), "cublasSdgmm");
+  expect(strsm_(handle_, kLeft, kLower, kPlain, kUnit, cols, rows, &one, unit_upper, cols, x, cols), "cublasStrsm");
 }
 
 } // namespace ridge::kernels::cuda

@@ -95,6 +95,30 @@ TEST_CASE("rounding with the GPU's Hessian loses what it loses with the CPU's, a
   }
 }
 
+TEST_CASE("the GPU's targets for the original's outputs are the CPU's") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const int64_t cols = 352, rows = 45, count = 900;
+  quant::CpuHessian cpu(cols);
+  const auto gpu = maker()(cols);
+  const auto originals = correlated_inputs(random, count, cols), ahead = random_weights(random, count * rows);
+  const auto weights = random_weights(random, rows * cols), noise = random_weights(random, count * cols);
+  std::vector<float> inputs = originals;
+  for (size_t i = 0; i < inputs.size(); ++i) inputs[i] += noise[i];
+  for (quant::Hessian* hessian : {static_cast<quant::Hessian*>(&cpu), gpu.get()}) {
+    hessian->add(inputs);
+    for (const int64_t half : {0, 1})
+      hessian->add_originals(std::span(inputs).subspan(half * 450 * cols, 450 * cols),
+                             std::span(originals).subspan(half * 450 * cols, 450 * cols),
+                             std::span(ahead).subspan(half * 450 * rows, 450 * rows));
+  }
+  std::vector<float> on_cpu = cpu.targets(weights.data(), rows), on_gpu = gpu->targets(weights.data(), rows);
+  for (size_t i = 0; i < weights.size(); ++i) on_cpu[i] -= weights[i], on_gpu[i] -= weights[i];
+  CHECK(tests::nmse(on_gpu, on_cpu) < 1e-4);
+}
+
 TEST_CASE("feedback on the GPU without inputs is plain encoding's equal") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();

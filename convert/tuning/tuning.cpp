@@ -1,0 +1,250 @@
+#include "convert/tuning/tuning.h"
+
+#include "convert/tuning/network.h"
+#include "quant/feedback/block_factors.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <span>
+
+namespace ridge::convert::tuning {
+namespace {
+
+using quant::BlockFactors;
+
+constexpr int kRounds = 4;              // over all texts
+constexpr size_t kTextsAtOnce = 2;      // per step
+constexpr int64_t kSharedWeights = 256; // with a common change, at least
+// Of a step, by the relative error of the tensor's weights: coarser codes leave more to be gained.
+constexpr double kRate = 0.007;
+
+// A tensor's changes as factors of what it stores: of an F32 tensor's elements, or of blocks' scales and offsets.
+class Changes {
+ public:
+  explicit Changes(const Tensor& tensor)
+      : tensor_(tensor), access_(tensor.type == quant::Type::F32 ? nullptr : BlockFactors::of(tensor.type)),
+        original_(*tensor.bytes) {
+    const quant::FormatInfo& format = quant::format(tensor.type);
+    block_ = access_ ? format.block_weights : 1;
+    shared_ = access_ ? std::max<int64_t>(1, kSharedWeights / block_) : 1;
+    per_row_ = (tensor.cols / block_ + shared_ - 1) / shared_;
+    kinds_ = access_ && access_->has_offset ? 2 : 1;
+    row_bytes_ = format.row_bytes(tensor.cols);
+    const auto count = static_cast<size_t>(tensor.rows * per_row_ * kinds_);
+    factor_.assign(count, 1.0f);
+    for (auto* values : {&slope_, &mean_, &square_}) values->assign(count, 0.0f);
+  }
+
+  const Tensor& tensor() const { return tensor_; }
+  bool is_vector() const { return !access_; }
+  double rate = 0;
+
+  void decode(int64_t row, float* out) const {
+    quant::format(tensor_.type).decode(tensor_.bytes->data() + row * row_bytes_, tensor_.cols, out);
+  }
+
+  void add_slope(int64_t row, const float* of_weights) {
+    std::vector<float> all(static_cast<size_t>(tensor_.cols)), scaled;
+    decode(row, all.data());
+    if (kinds_ == 2) {
+      scaled.resize(all.size());
+      std::vector<std::byte> bytes(tensor_.bytes->begin() + row * row_bytes_,
+                                   tensor_.bytes->begin() + (row + 1) * row_bytes_);
+      for (int64_t b = 0; b < tensor_.cols / block_; ++b) {
+        std::byte* block = &bytes[static_cast<size_t>(b * quant::format(tensor_.type).block_bytes)];
+        access_->set(block, {access_->get(block).scale, 0});
+      }
+      quant::format(tensor_.type).decode(bytes.data(), tensor_.cols, scaled.data());
+    }
+    for (int64_t i = 0; i < tensor_.cols; ++i) {
+      float* slope = &slope_[static_cast<size_t>((row * per_row_ + i / block_ / shared_) * kinds_)];
+      const float of_scale = kinds_ == 2 ? scaled[i] : all[i];
+      slope[0] += of_weights[i] * of_scale;
+      if (kinds_ == 2) slope[1] += of_weights[i] * (all[i] - of_scale);
+    }
+  }
+
+  // A step of Adam, and the tensor with the new factors.
+  void step(double share_left, int64_t number) {
+    constexpr float kKeepMean = 0.9f, kKeepSquare = 0.95f;
+    const auto of_mean = static_cast<float>(1 / (1 - std::pow(kKeepMean, number))),
+               of_square = static_cast<float>(1 / (1 - std::pow(kKeepSquare, number))),
+               step = static_cast<float>(rate * share_left);
+    for (size_t i = 0; i < factor_.size(); ++i) {
+      mean_[i] = kKeepMean * mean_[i] + (1 - kKeepMean) * slope_[i];
+      square_[i] = kKeepSquare * square_[i] + (1 - kKeepSquare) * slope_[i] * slope_[i];
+      if (square_[i] > 0) factor_[i] -= step * of_mean * mean_[i] / std::sqrt(of_square * square_[i]);
+      slope_[i] = 0;
+    }
+    apply();
+  }
+  void undo() { *tensor_.bytes = original_; }
+
+ private:
+  void apply() {
+    if (is_vector()) {
+      for (size_t i = 0; i < factor_.size(); ++i) {
+        float value = 0;
+        std::memcpy(&value, &original_[4 * i], 4);
+        value *= factor_[i];
+        std::memcpy(&(*tensor_.bytes)[4 * i], &value, 4);
+      }
+      return;
+    }
+    const int64_t blocks = tensor_.cols / block_, block_bytes = quant::format(tensor_.type).block_bytes;
+#pragma omp parallel for schedule(static)
+    for (int64_t row = 0; row < tensor_.rows; ++row)
+      for (int64_t b = 0; b < blocks; ++b) {
+        const int64_t at = row * row_bytes_ + b * block_bytes;
+        const float* factor = &factor_[static_cast<size_t>((row * per_row_ + b / shared_) * kinds_)];
+        const BlockFactors before = access_->get(&original_[static_cast<size_t>(at)]);
+        const BlockFactors after = {before.scale * factor[0], before.offset * factor[kinds_ - 1]};
+        if (std::isfinite(after.scale) && std::isfinite(after.offset))
+          access_->set(&(*tensor_.bytes)[static_cast<size_t>(at)], after);
+      }
+  }
+
+  const Tensor& tensor_;
+  const BlockFactors::Access* access_;
+  const std::vector<std::byte> original_;
+  int64_t block_, shared_, per_row_, kinds_, row_bytes_;
+  std::vector<float> factor_, slope_, mean_, square_; // [row][shared blocks][kinds_]
+};
+
+// Both models, the quantized one with the tensors as they are now.
+class Pair {
+ public:
+  Pair(const core::Program& program, std::vector<Changes>& changes, const std::vector<std::vector<int32_t>>& texts)
+      : program_(program), changes_(changes), texts_(texts), original_(program, std::ssize(texts[0])),
+        quantized_(program, std::ssize(texts[0])), wanted_(program.weights.size()), of_(program.weights.size()) {
+    for (size_t id = 0; id < program.weights.size(); ++id) {
+      if (original_.weight(static_cast<core::WeightId>(id)).empty()) continue;
+      for (Changes& of : changes) {
+        const Tensor& tensor = of.tensor();
+        const std::byte* data = program.weights[id].data;
+        if (data >= tensor.original && data < tensor.original + tensor.rows * tensor.original_row_bytes) of_[id] = &of;
+      }
+      wanted_[id] = of_[id] != nullptr;
+    }
+    read_tensors();
+    for (Changes& of : changes) {
+      double error = 0, size = 0;
+      for (size_t id = 0; id < of_.size(); ++id) {
+        if (of_[id] != &of || of.is_vector()) continue;
+        const std::vector<float>&a = original_.weight(static_cast<core::WeightId>(id)),
+              &b = quantized_.weight(static_cast<core::WeightId>(id));
+        for (size_t i = 0; i < a.size(); ++i)
+          error += static_cast<double>(a[i] - b[i]) * (a[i] - b[i]), size += static_cast<double>(a[i]) * a[i];
+      }
+      of.rate = size > 0 ? kRate * std::sqrt(error / size) : 0;
+    }
+    double rates = 0, matrices = 0;
+    for (const Changes& of : changes)
+      if (!of.is_vector()) rates += of.rate, ++matrices;
+    for (Changes& of : changes)
+      if (of.is_vector() && matrices > 0) of.rate = rates / matrices;
+  }
+
+  void read_tensors() {
+    for (size_t id = 0; id < of_.size(); ++id) {
+      if (!of_[id]) continue;
+      std::vector<float>& to = quantized_.weight(static_cast<core::WeightId>(id));
+      const core::Weight& weight = program_.weights[id];
+#pragma omp parallel for schedule(static)
+      for (int64_t r = 0; r < weight.rows; ++r) of_[id]->decode(tensor_row(id, r), &to[r * weight.cols]);
+    }
+  }
+
+  // Mean divergence of some texts; `learns`: and its slopes.
+  double divergence(std::span<const size_t> some, bool learns) {
+    std::vector<int32_t> tokens;
+    for (const size_t text : some) tokens.insert(tokens.end(), texts_[text].begin(), texts_[text].end());
+    const std::span<const float> wanted = original_.forward(tokens), got = quantized_.forward(tokens);
+    const int64_t count = std::ssize(tokens), vocab = std::ssize(got) / count;
+    std::vector<float> of_logits(learns ? got.size() : 0);
+    std::vector<double> of_token(tokens.size());
+#pragma omp parallel for schedule(static)
+    for (int64_t t = 0; t < count; ++t) {
+      const std::span<const float> a = wanted.subspan(t * vocab, vocab), b = got.subspan(t * vocab, vocab);
+      const double log_a = log_sum(a), log_b = log_sum(b);
+      for (int64_t i = 0; i < vocab; ++i) {
+        const double p = std::exp(a[i] - log_a);
+        of_token[t] += p * ((a[i] - log_a) - (b[i] - log_b));
+        if (learns)
+          of_logits[t * vocab + i] = static_cast<float>((std::exp(b[i] - log_b) - p) / static_cast<double>(count));
+      }
+    }
+    if (learns)
+      quantized_.backward(of_logits, wanted_, [&](core::WeightId id, std::span<const float> gradient) {
+        const core::Weight& weight = program_.weights[static_cast<size_t>(id)];
+#pragma omp parallel for schedule(static)
+        for (int64_t r = 0; r < weight.rows; ++r)
+          of_[static_cast<size_t>(id)]->add_slope(tensor_row(static_cast<size_t>(id), r), &gradient[r * weight.cols]);
+      });
+    return std::accumulate(of_token.begin(), of_token.end(), 0.0) / static_cast<double>(count);
+  }
+
+ private:
+  int64_t tensor_row(size_t id, int64_t row) const {
+    return (program_.weights[id].row(row) - of_[id]->tensor().original) / of_[id]->tensor().original_row_bytes;
+  }
+  static double log_sum(std::span<const float> logits) {
+    const double largest = *std::ranges::max_element(logits);
+    double sum = 0;
+    for (const float x : logits) sum += std::exp(x - largest);
+    return largest + std::log(sum);
+  }
+
+  const core::Program& program_;
+  std::vector<Changes>& changes_;
+  const std::vector<std::vector<int32_t>>& texts_;
+  Network original_, quantized_;
+  std::vector<bool> wanted_;
+  std::vector<Changes*> of_; // by WeightId
+};
+
+} // namespace
+
+Outcome tune(const core::Program& program, const std::vector<Tensor>& tensors,
+             const std::vector<std::vector<int32_t>>& texts,
+             const std::function<void(int64_t done, int64_t total)>& progress) {
+  std::vector<Changes> changes;
+  changes.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) changes.emplace_back(tensor);
+  Pair pair(program, changes, texts);
+  std::vector<size_t> order(texts.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::mt19937 random(1); // one draw per text and round
+  const size_t kept_back = std::max<size_t>(1, texts.size() / 8), learned = texts.size() - kept_back;
+  std::swap_ranges(order.begin(), order.begin() + static_cast<int64_t>(kept_back),
+                   order.end() - static_cast<int64_t>(kept_back));
+  const auto check = [&] {
+    double sum = 0;
+    for (size_t i = learned; i < order.size(); ++i) sum += pair.divergence({&order[i], 1}, false);
+    return sum / static_cast<double>(kept_back);
+  };
+  Outcome outcome{.before = check()};
+  const auto per_round = static_cast<int64_t>((learned + kTextsAtOnce - 1) / kTextsAtOnce), total = kRounds * per_round;
+  int64_t done = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    for (size_t i = learned; i > 1; --i) std::swap(order[i - 1], order[random() % i]);
+    for (size_t at = 0; at < learned; at += kTextsAtOnce) {
+      pair.divergence(std::span(order).subspan(at, std::min(kTextsAtOnce, learned - at)), true);
+      const double left = 1 - static_cast<double>(done) / static_cast<double>(total);
+      ++done;
+      for (Changes& of : changes) of.step(left, done);
+      pair.read_tensors();
+      if (progress) progress(done, total);
+    }
+  }
+  outcome.after = check();
+  outcome.kept = outcome.after < outcome.before;
+  if (!outcome.kept)
+    for (Changes& of : changes) of.undo();
+  return outcome;
+}
+
+} // namespace ridge::convert::tuning

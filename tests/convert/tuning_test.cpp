@@ -1,0 +1,173 @@
+// Gradients of whole models, and what they tune.
+#include "convert/tuning/network.h"
+#include "convert/tuning/products.h"
+#include "convert/tuning/tuning.h"
+#include "models/model.h"
+#include "quant/encode/encode.h"
+#include "quant/feedback/block_factors.h"
+#include "support/correlated.h"
+#include "support/numerics.h"
+#include "support/recipes/recipe_runs.h"
+
+#include <random>
+
+using namespace ridge;
+using convert::tuning::Network;
+using quant::Type;
+
+namespace {
+
+std::vector<std::vector<int32_t>> texts_of_random_tokens(std::mt19937_64& random, int64_t vocab, int count,
+                                                         int length) {
+  std::vector<std::vector<int32_t>> texts(static_cast<size_t>(count));
+  for (auto& text : texts)
+    for (int i = 0; i < length; ++i) text.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(vocab)));
+  return texts;
+}
+
+double along(std::span<const float> a, std::span<const float> b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+} // namespace
+
+TEST_CASE("products of any shape and stride are the sums that they stand for") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (int trial = 0; trial < 20; ++trial) {
+    const auto side = [&](uint64_t most) { return static_cast<int64_t>(1 + random() % most); };
+    const int64_t m = side(40), n = side(70), k = side(600);
+    const auto a = tests::random_weights(random, m * k), b = tests::random_weights(random, k * n);
+    std::vector<float> c = tests::random_weights(random, m * n), expected = c;
+    const bool a_turned = random() % 2 == 0, b_turned = random() % 2 == 0;
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = expected[i * n + j];
+        for (int64_t l = 0; l < k; ++l)
+          sum += static_cast<double>(a_turned ? a[l * m + i] : a[i * k + l]) * (b_turned ? b[j * k + l] : b[l * n + j]);
+        expected[i * n + j] = static_cast<float>(sum);
+      }
+    const convert::tuning::Strided of_a = {a.data(), a_turned ? 1 : k, a_turned ? m : 1},
+                                   of_b = {b.data(), b_turned ? 1 : n, b_turned ? k : 1};
+    convert::tuning::add_product(m, n, k, of_a, of_b, c.data());
+    CHECK(tests::nmse(c, expected) < 1e-9);
+  }
+}
+
+TEST_CASE("where an architecture has a gradient, its logits are the reference's and slopes those of differences") {
+  REQUIRE_REFERENCE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (const char* name : {"llama-dense", "qwen2-dense", "gemma3-dense", "granite-dense"}) {
+    CAPTURE(name);
+    const tests::Recipe recipe(name);
+    const gguf::File file = recipe.open();
+    const core::Program program = models::build_program(file);
+    REQUIRE(Network::obstacle(program) == "");
+    const std::vector<int32_t> ids = recipe.ids();
+    Network network(program, std::ssize(ids));
+    const auto first = network.forward(ids);
+    std::vector<float> logits(first.begin(), first.end());
+    const std::vector<float> golden = recipe.golden();
+    if (logits.size() == golden.size()) CHECK(tests::nmse(logits, golden) < 1e-5);
+    // Σ logits of_logits, along a random change of each weight.
+    const std::vector<float> of_logits = tests::random_weights(random, std::ssize(logits));
+    std::vector<std::vector<float>> gradients(program.weights.size());
+    network.backward(of_logits, std::vector<bool>(program.weights.size(), true),
+                     [&](core::WeightId id, std::span<const float> gradient) {
+                       std::vector<float>& sum = gradients[static_cast<size_t>(id)];
+                       sum.resize(gradient.size());
+                       for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
+                     });
+    for (core::WeightId id = 0; id < std::ssize(program.weights); ++id) {
+      const std::vector<float>& gradient = gradients[static_cast<size_t>(id)];
+      if (gradient.empty()) continue;
+      CAPTURE(program.weights[static_cast<size_t>(id)].name);
+      std::vector<float>& weight = network.weight(id);
+      const std::vector<float> before = weight;
+      // Along the gradient itself differences are largest.
+      double size = 0, of_weights = 0;
+      for (const float g : gradient) size += static_cast<double>(g) * g;
+      for (const float w : before) of_weights += static_cast<double>(w) * w;
+      if (!(size > 0)) continue;
+      const double step = 3e-3 * std::sqrt(of_weights / size);
+      double sides[2];
+      for (const int side : {0, 1}) {
+        for (size_t i = 0; i < weight.size(); ++i)
+          weight[i] = before[i] + static_cast<float>((side == 0 ? -step : step) * gradient[i]);
+        sides[side] = along(network.forward(ids), of_logits);
+      }
+      weight = before;
+      CHECK((sides[1] - sides[0]) / (2 * step) == doctest::Approx(size).epsilon(0.03));
+    }
+  }
+}
+
+TEST_CASE("a block's factors scale what it decodes to") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  int known = 0;
+  for (const quant::FormatInfo& format : quant::formats()) {
+    const quant::BlockFactors::Access* access = quant::BlockFactors::of(format.type);
+    if (!access || !format.stored() || !quant::can_encode(format.type)) continue;
+    CAPTURE(format.name);
+    ++known;
+    const auto weights = tests::random_weights(random, format.block_weights);
+    std::vector<std::byte> block(static_cast<size_t>(format.block_bytes));
+    quant::encode_rows(format.type, weights.data(), 1, format.block_weights, {}, block.data());
+    std::vector<float> before(weights.size()), after(weights.size());
+    format.decode(block.data(), format.block_weights, before.data());
+    const quant::BlockFactors factors = access->get(block.data());
+    access->set(block.data(), {2 * factors.scale, 2 * factors.offset});
+    format.decode(block.data(), format.block_weights, after.data());
+    for (size_t i = 0; i < after.size(); ++i) CHECK(after[i] == 2 * before[i]);
+  }
+  CHECK(known > 15);
+}
+
+TEST_CASE("tuning mends factors that are off, and measures what the tensors then decode to") {
+  REQUIRE_REFERENCE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const tests::Recipe recipe("llama-dense");
+  const gguf::File file = recipe.open();
+  const core::Program program = models::build_program(file);
+  const auto texts = texts_of_random_tokens(random, program.vocab, 32, 24);
+  // Weights in Q8_0, all a little too large; norms as they are.
+  std::vector<std::vector<std::byte>> encoded;
+  std::vector<convert::tuning::Tensor> tensors;
+  encoded.reserve(program.weights.size());
+  for (const core::Op& op : program.ops) {
+    if (op.layer < 0 || (op.kind != core::OpKind::linear && op.kind != core::OpKind::rms_norm)) continue;
+    const core::Weight& weight = program.weights[static_cast<size_t>(op.weights[0])];
+    const auto* values = reinterpret_cast<const float*>(weight.data);
+    const int64_t count = weight.rows * weight.cols;
+    std::vector<float> larger(values, values + count);
+    const Type type = op.kind == core::OpKind::linear && weight.cols % 32 == 0 ? Type::Q8_0 : Type::F32;
+    if (op.kind == core::OpKind::linear)
+      for (float& w : larger) w *= 1.04f;
+    std::vector<std::byte>& bytes = encoded.emplace_back();
+    bytes.resize(static_cast<size_t>(weight.rows * quant::format(type).row_bytes(weight.cols)));
+    if (type == Type::F32)
+      std::memcpy(bytes.data(), larger.data(), bytes.size());
+    else
+      quant::encode_rows(type, larger.data(), weight.rows, weight.cols, {}, bytes.data());
+    tensors.push_back({type, weight.rows, weight.cols, &bytes, weight.data, weight.row_bytes});
+  }
+  const auto before = encoded;
+  int64_t steps = 0;
+  const convert::tuning::Outcome outcome =
+      convert::tuning::tune(program, tensors, texts, [&](int64_t done, int64_t) { steps = done; });
+  CHECK(steps > 0);
+  CHECK(outcome.kept);
+  CHECK(outcome.after < 0.8 * outcome.before);
+  CHECK(encoded != before);
+  // Again from here: it starts where it ended.
+  CHECK(convert::tuning::tune(program, tensors, texts, {}).before == doctest::Approx(outcome.after).epsilon(1e-4));
+}

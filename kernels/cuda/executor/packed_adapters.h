@@ -20,14 +20,13 @@ class PackedAdapters {
   void make(const core::Program& program, const Plan& adapted, const DeviceWeights& weights,
             const Launch& launch) const;
 
-  bool empty() const { return segments_.empty(); }
   int64_t bytes() const { return static_cast<int64_t>(memory_.bytes()); }
-  // Without what a batch decides.
-  const AdapterSegment& operator[](const MatrixStep::Change& change) const { return segments_.at(change.a); }
+  // Of a product, by its first change. Without what a batch decides.
+  const AdapterArgs& operator[](const MatrixStep::Change& first) const { return products_.at(first.a); }
 
  private:
   DeviceMemory memory_;
-  std::map<core::WeightId, AdapterSegment> segments_; // by A
+  std::map<core::WeightId, AdapterArgs> products_; // by the first A
 };
 
 } // namespace ridge::kernels::cuda

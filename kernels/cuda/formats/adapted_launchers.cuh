@@ -22,7 +22,7 @@ struct AdaptedLaunchers {
                         : whole ? &matvec_adapted_kernel<Format, 2, true>
                                 : &matvec_adapted_kernel<Format, 2, false>;
     allow_dynamic_shared_memory(kernel, cut.shared_bytes);
-    launch(kernel, cut.blocks, kMatvecThreads, cut.shared_bytes, args, adapter);
+    launch(kernel, cut.blocks, cut.warps * kWarp, cut.shared_bytes, args, adapter);
   }
 
   template <typename Other>

@@ -34,7 +34,7 @@ __device__ __forceinline__ void store_warp_sums(float* sums, const float (&of_th
 }
 __device__ __forceinline__ float add_warp_sums(const float* sums) {
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  return warp_sum(lane < kMatvecWarps ? sums[warp * kMatvecWarps + lane] : 0);
+  return warp_sum(lane < static_cast<int>(blockDim.x) / kWarp ? sums[warp * kMatvecWarps + lane] : 0);
 }
 
 } // namespace ridge::kernels::cuda

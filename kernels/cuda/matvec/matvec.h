@@ -83,22 +83,19 @@ struct MatvecArgs {
 #endif
 };
 
-// LoRA adapters: B (scale * (A x)) is added to each segment's result (adapter_rows.cuh).
-struct AdapterSegment {
-  const uint16_t* a = nullptr;       // f16 [rank][cols], times the norm's weights
-  const uint16_t* b = nullptr;       // f16 [rows][padded_rank]
-  const float* factors = nullptr;    // [rank], with the powers of two of A's rows and B's columns
-  const int32_t* adapters = nullptr; // [rank]
-  float* sums = nullptr;             // [tokens][rank]: sentinels, until a block of the same kernel stores scale * (A x)
-  int rank = 0, padded_rank = 0;     // padded to a multiple of 8; 0: no change
-  int first = 0;                     // padded ranks of earlier segments
-};
+// LoRA adapters: B (scale * (A x)) is added to each segment's result (adapter_rows.cuh). Ranks are padded with zeros to
+// multiples of 8, those of one segment behind another's.
 struct AdapterArgs {
-  AdapterSegment segment[kMaxSegments];
-  int rank = 0, padded_rank = 0; // of all segments
+  const uint16_t* a = nullptr;       // f16 [padded][cols], times the norm's weights
+  const uint16_t* b = nullptr;       // f16 [row blocks of all segments][rows][columns]
+  const float* factors = nullptr;    // [padded], with the powers of two of A's rows and B's columns
+  const int32_t* adapters = nullptr; // [padded]
+  int padded = 0, columns = 0;       // columns: a gate's, then up's, otherwise of the largest segment
+  int first[kMaxSegments] = {}, ranks[kMaxSegments] = {}; // of segments
 
+  float* sums = nullptr; // [tokens][padded]: sentinels, until a block of the same kernel stores scale * (A x)
   const core::AdapterUse* uses = nullptr; // [streams][adapters]
-  int adapters = 0;
+  int stream_adapters = 0;
   const int32_t *positions = nullptr, *streams = nullptr;
   const int32_t* outputs = nullptr; // null: every token has a row
 

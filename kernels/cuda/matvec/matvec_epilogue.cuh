@@ -58,8 +58,8 @@ class MatvecEpilogue {
         if constexpr (Beside::kChanges)
           if (real && row < segment.rows) {
             const int quarter = shape_.lane % kAdders;
-            value[0] += kInverse * beside.change(static_cast<int>(&segment - args_.segment), row, t, quarter);
-            if (args_.gated) value[1] += kInverse * beside.change(1, row, t, quarter);
+            value[0] += kInverse * beside.change(static_cast<int>(&segment - args_.segment), i, t, quarter);
+            if (args_.gated) value[1] += kInverse * beside.change(1, i, t, quarter);
           }
 #pragma unroll
         for (float& v : value) {

@@ -21,40 +21,39 @@ __device__ int shared_exponent(float largest) {
 __device__ uint16_t half_bits(float v) { return __half_as_ushort(__float2half_rn(v)); }
 
 // A block per row.
-__global__ void pack_a_kernel(AdapterSegment to, const float* a, const float* norm, const float* factors,
-                              int64_t cols) {
+__global__ void pack_a_kernel(const float* a, int64_t cols, const float* norm, const float* factors, uint16_t* to,
+                              float* to_factors) {
   const int64_t first = blockIdx.x * cols;
   const auto value = [&](int64_t i) { return a[first + i] * (norm ? norm[i] : 1); };
   float largest = 0;
   for (int64_t i = threadIdx.x; i < cols; i += kPackThreads) largest = fmaxf(largest, fabsf(value(i)));
   const int exponent = shared_exponent(largest);
-  for (int64_t i = threadIdx.x; i < cols; i += kPackThreads)
-    const_cast<uint16_t*>(to.a)[first + i] = half_bits(scalbnf(value(i), -exponent));
-  if (threadIdx.x == 0) const_cast<float*>(to.factors)[blockIdx.x] = scalbnf(factors[blockIdx.x], exponent);
+  for (int64_t i = threadIdx.x; i < cols; i += kPackThreads) to[first + i] = half_bits(scalbnf(value(i), -exponent));
+  if (threadIdx.x == 0) to_factors[blockIdx.x] = scalbnf(factors[blockIdx.x], exponent);
 }
 
-// A block per padded column.
-__global__ void pack_b_kernel(AdapterSegment to, const float* b, int64_t rows) {
+// A block per column.
+__global__ void pack_b_kernel(const float* b, int64_t rows, uint16_t* to, int64_t to_stride, float* factors) {
   const int column = blockIdx.x;
-  const auto value = [&](int64_t i) { return column < to.rank ? b[i * to.rank + column] : 0; };
+  const auto value = [&](int64_t i) { return b[i * gridDim.x + column]; };
   float largest = 0;
   for (int64_t i = threadIdx.x; i < rows; i += kPackThreads) largest = fmaxf(largest, fabsf(value(i)));
   const int exponent = shared_exponent(largest);
   for (int64_t i = threadIdx.x; i < rows; i += kPackThreads)
-    const_cast<uint16_t*>(to.b)[i * to.padded_rank + column] = half_bits(scalbnf(value(i), -exponent));
-  auto* factor = const_cast<float*>(to.factors) + column;
-  if (threadIdx.x == 0) *factor = column < to.rank ? scalbnf(*factor, exponent) : 0;
+    to[i * to_stride + column] = half_bits(scalbnf(value(i), -exponent));
+  if (threadIdx.x == 0) factors[column] = scalbnf(factors[column], exponent);
 }
 
 } // namespace
 
-void pack_adapter_a(const Launch& launch, const AdapterSegment& to, const float* a, const float* norm,
-                    const float* factors, int64_t cols) {
-  launch(pack_a_kernel, static_cast<unsigned>(to.rank), kPackThreads, 0, to, a, norm, factors, cols);
+void pack_adapter_a(const Launch& launch, const float* a, int64_t rows, int64_t cols, const float* norm,
+                    const float* factors, uint16_t* to, float* to_factors) {
+  launch(pack_a_kernel, static_cast<unsigned>(rows), kPackThreads, 0, a, cols, norm, factors, to, to_factors);
 }
 
-void pack_adapter_b(const Launch& launch, const AdapterSegment& to, const float* b, int64_t rows) {
-  launch(pack_b_kernel, static_cast<unsigned>(to.padded_rank), kPackThreads, 0, to, b, rows);
+void pack_adapter_b(const Launch& launch, const float* b, int64_t rows, int64_t columns, uint16_t* to,
+                    int64_t to_stride, float* factors) {
+  launch(pack_b_kernel, static_cast<unsigned>(columns), kPackThreads, 0, b, rows, to, to_stride, factors);
 }
 
 } // namespace ridge::kernels::cuda

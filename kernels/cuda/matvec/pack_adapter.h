@@ -1,5 +1,5 @@
-// Packs a LoRA adapter (AdapterSegment) into f16. Powers of two move from A's rows and B's columns to the factors, so
-// that f16 loses nothing but its 11 bits.
+// Packs a LoRA adapter into f16 (AdapterArgs). Powers of two move from A's rows and B's columns to the factors, so that
+// no value leaves f16's range.
 #pragma once
 
 #include "kernels/cuda/matvec/matvec.h"
@@ -7,9 +7,11 @@
 
 namespace ridge::kernels::cuda {
 
-// `a`: [rank][cols]; `norm`: [cols] or null; `factors`: [rank]. Call before pack_adapter_b with `b`: [rows][rank].
-void pack_adapter_a(const Launch&, const AdapterSegment& to, const float* a, const float* norm, const float* factors,
-                    int64_t cols);
-void pack_adapter_b(const Launch&, const AdapterSegment& to, const float* b, int64_t rows);
+// A [rows][cols] times the norm's weights (or null); factors [rows].
+void pack_adapter_a(const Launch&, const float* a, int64_t rows, int64_t cols, const float* norm, const float* factors,
+                    uint16_t* to, float* to_factors);
+// B [rows][columns], after pack_adapter_a.
+void pack_adapter_b(const Launch&, const float* b, int64_t rows, int64_t columns, uint16_t* to, int64_t to_stride,
+                    float* factors);
 
 } // namespace ridge::kernels::cuda

@@ -1,4 +1,5 @@
 // Plans with LoRA adapters inside products.
+#include "kernels/cuda/plan/candidates.h"
 #include "kernels/cuda/plan/planner.h"
 
 #include <array>
@@ -40,9 +41,10 @@ void Planner::take_adapters() {
 // Blocks of one kernel pass A x.
 void Planner::pass_small_values() {
   for (const Step& step : steps_)
-    if (const MatrixStep* m = step.matrix())
-      for (const MatrixStep::Part& part : m->parts)
-        if (part.change.scale) dataflow_values_[part.change.small] = true;
+    if (const MatrixStep* m = step.matrix(); m && m->has_changes()) {
+      dataflow_values_[m->change()->small] = true;
+      widths_[m->change()->small] = desc_of(program_, *m, 1).padded_ranks();
+    }
 }
 
 std::optional<Plan> make_adapted_plan(const core::Program& program) {

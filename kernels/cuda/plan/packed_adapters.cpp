@@ -1,13 +1,15 @@
 #include "kernels/cuda/plan/packed_adapters.h"
 
 #include "core/executor.h"
-#include "kernels/cuda/products/desc.h"
+#include "kernels/cuda/plan/candidates.h"
 
 namespace ridge::kernels::cuda {
 
-AdapterSizes adapter_sizes(const core::Program& program, const MatrixStep::Change& change) {
-  const core::Weight &a = program.weights[change.a], &b = program.weights[change.b];
-  return {a.rows, padded_rank(a.rows), a.cols, b.rows};
+AdapterBytes adapter_bytes(const core::Program& program, const MatrixStep& m) {
+  const ProductDesc desc = desc_of(program, m, 1);
+  const int64_t padded = desc.padded_ranks();
+  const int64_t rows = int64_t{desc.row_blocks()} * row_block_rows(desc.format.tile_bytes);
+  return {padded * desc.cols * 2, rows * desc.adapter_columns() * 2, padded * 4, padded * 4};
 }
 
 bool adapts_products(const core::ExecutorConfig& config, const DeviceLimits& limits) {
@@ -18,9 +20,7 @@ int64_t packed_adapter_bytes(const core::Program& program, const Plan* adapted) 
   int64_t bytes = 0;
   if (adapted)
     for (const Step& step : adapted->steps)
-      if (const MatrixStep* m = step.matrix())
-        for (const MatrixStep::Part& part : m->parts)
-          if (part.change.scale) bytes += adapter_sizes(program, part.change).bytes();
+      if (const MatrixStep* m = step.matrix(); m && m->has_changes()) bytes += adapter_bytes(program, *m).all();
   return bytes;
 }
 

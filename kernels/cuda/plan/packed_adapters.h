@@ -12,16 +12,12 @@ struct ExecutorConfig;
 
 namespace ridge::kernels::cuda {
 
-struct AdapterSizes {
-  int64_t rank, padded_rank, cols, rows;
-
-  // f16 rows of A, f16 rows of B, factors; multiples of 16 bytes, which one copy moves.
-  int64_t a_bytes() const { return padded_rank * cols * 2; }
-  int64_t b_bytes() const { return rows * padded_rank * 2; }
-  int64_t factor_bytes() const { return padded_rank * 4; }
-  int64_t bytes() const { return a_bytes() + b_bytes() + factor_bytes(); }
+// Of a product; all are multiples of 16, so that bulk copies can move rows.
+struct AdapterBytes {
+  int64_t a, b, factors, adapters; // AdapterArgs
+  int64_t all() const { return a + b + factors + adapters; }
 };
-AdapterSizes adapter_sizes(const core::Program& program, const MatrixStep::Change& change);
+AdapterBytes adapter_bytes(const core::Program& program, const MatrixStep& m);
 
 // False without dataflow sync.
 bool adapts_products(const core::ExecutorConfig& config, const DeviceLimits& limits);

@@ -335,7 +335,7 @@ Plan Planner::finish() {
   shadow.input = program_.input;
   for (const Step& step : steps_)
     shadow.ops.push_back({step.op->kind, step.op->layer, step.op->name, step.inputs, step.outputs, {}, {}});
-  return {std::move(steps_), core::plan_buffers(shadow), std::move(dataflow_values_)};
+  return {std::move(steps_), core::plan_buffers(shadow), std::move(dataflow_values_), std::move(widths_)};
 }
 
 const Op* activation_behind(const core::Program& program, const Plan& plan, size_t step) {

@@ -5,6 +5,7 @@
 #include "core/program.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -40,9 +41,12 @@ struct MatrixStep {
   std::vector<MatrixStep> shared_expert; // a shared expert's product of the same format, size and gate
   bool of_heads = false;                 // ids are 0 … used - 1, known before any kernel runs
 
-  bool has_changes() const {
-    return std::ranges::any_of(parts, [](const Part& part) { return part.change.scale; });
+  // The first, whose `small` holds the values of all parts; or null.
+  const Change* change() const {
+    const auto found = std::ranges::find_if(parts, [](const Part& part) { return part.change.scale; });
+    return found == parts.end() ? nullptr : &found->change;
   }
+  bool has_changes() const { return change(); }
   // Whether blocks wait for it before they multiply.
   bool reads(core::ValueId id) const {
     return id == x || (id == ids && !of_heads) || (!shared_expert.empty() && id == shared_expert[0].x);
@@ -124,7 +128,8 @@ struct Step {
 struct Plan {
   std::vector<Step> steps;
   core::BufferPlan buffers;
-  std::vector<bool> dataflow_values; // read while the writer runs
+  std::vector<bool> dataflow_values;       // read while the writer runs
+  std::map<core::ValueId, int64_t> widths; // of values that hold more than the Program's
 };
 
 // `program` must outlive the plan. fold_norms: into the products that read them.

@@ -102,6 +102,7 @@ class Planner {
   const core::Program& program_;
   std::vector<Step> steps_;
   std::vector<bool> dataflow_values_;
+  std::map<core::ValueId, int64_t> widths_;
 };
 
 } // namespace ridge::kernels::cuda

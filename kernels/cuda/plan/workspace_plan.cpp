@@ -21,9 +21,11 @@ void plan_values(const core::Program& program, const Plan& plan, int64_t tokens,
   for (const core::BufferPlan::Slot& slot : plan.buffers.slots)
     to.values.push_back((slot.gathered ? outputs : tokens) * slot.width * kFloatBytes);
   to.dataflow_offset.push_back(0);
-  for (size_t id = 0; id < program.values.size(); ++id)
-    to.dataflow_offset.push_back(to.dataflow_offset.back() +
-                                 (plan.dataflow_values[id] ? round_up(program.values[id].width, 4) : 0));
+  for (core::ValueId id = 0; id < std::ssize(program.values); ++id) {
+    const auto wider = plan.widths.find(id);
+    const int64_t width = wider == plan.widths.end() ? program.values[id].width : wider->second;
+    to.dataflow_offset.push_back(to.dataflow_offset.back() + (plan.dataflow_values[id] ? round_up(width, 4) : 0));
+  }
   to.dataflow = to.dataflow_offset.back() * kDataflowTokens * kFloatBytes;
 }
 

@@ -30,7 +30,7 @@ struct MatvecWork {
     return static_cast<int>(std::clamp<int64_t>((chip.shared_per_block - none) / each, 0, kMatvecWarps));
   }
   int64_t row_blocks(int blocks) const { return tiles_of(product.row_blocks(), blocks) * (product.gated ? 2 : 1); }
-  int64_t shared_of(int blocks) const { return shared_bytes(kMatvecWarps, row_blocks(blocks)); }
+  int64_t shared_of(int blocks, int warps = kMatvecWarps) const { return shared_bytes(warps, row_blocks(blocks)); }
   // With a large table and few weights there is time to wait.
   bool waits(int blocks) const {
     return product.format.lut_bytes >= 48 << 10 &&
@@ -81,23 +81,16 @@ struct Beside {
   int64_t shared_bytes; // with the product's
 };
 
-// [rows of A][B of a block's results][scaled values][sums][B's place per segment][barrier]
-std::optional<Beside> cut_beside(const ChipLimits& chip, const MatvecWork& work, int blocks) {
+// [rows of A][B of a block's results][scaled values][sums][two barriers]
+std::optional<Beside> cut_beside(const ChipLimits& chip, const MatvecWork& work, int blocks, int warps) {
   const ProductDesc& product = work.product;
-  if (product.experts || work.tokens > 2 || product.cols % 32 != 0 || work.warps(chip) < kMatvecWarps)
-    return std::nullopt;
-  int64_t rank = 0, most_padded = 0, padded = 0;
-  for (const int64_t of_part : product.ranks) {
-    rank += of_part;
-    most_padded = std::max(most_padded, padded_rank(of_part));
-    padded += padded_rank(of_part);
-  }
-  const auto rows = static_cast<int>(tiles_of(rank, blocks));
+  if (product.experts || work.tokens > 2 || product.cols % 32 != 0) return std::nullopt;
+  const auto rows = static_cast<int>(tiles_of(product.padded_ranks(), blocks));
   const int64_t results = tiles_of(product.row_blocks(), blocks) * row_block_rows(product.format.tile_bytes);
-  const int64_t offset = round_up(work.shared_of(blocks), 16), b = int64_t{rows} * product.cols * 2,
-                scaled = b + results * (product.gated ? padded : most_padded) * 2;
+  const int64_t offset = round_up(work.shared_of(blocks, warps), 16), b = int64_t{rows} * product.cols * 2,
+                scaled = b + results * product.adapter_columns() * 2;
   const int64_t bytes =
-      offset + scaled + (work.tokens * padded + adapter_sums(work.tokens, rows) + kMaxSegments) * 4 + 16;
+      offset + scaled + (work.tokens * product.padded_ranks() + adapter_sums(work.tokens, rows)) * 4 + 16;
   if (rows > kMaxAdapterRows || bytes > chip.shared_per_block) return std::nullopt;
   return Beside{{rows, static_cast<int>(offset), static_cast<int>(b), static_cast<int>(scaled)}, bytes};
 }
@@ -107,9 +100,10 @@ std::optional<Beside> cut_beside(const ChipLimits& chip, const MatvecWork& work,
 std::optional<AdaptedCut> cut_adapted(const ChipLimits& chip, const ProductDesc& product) {
   const MatvecWork work{product, static_cast<int>(product.tokens)};
   const int blocks = std::min(product.row_blocks(), chip.sm_count);
-  const std::optional<Beside> beside = cut_beside(chip, work, blocks);
-  if (!beside) return std::nullopt;
-  return AdaptedCut{blocks, alone(chip, beside->shared_bytes), work.waits(blocks), beside->cut};
+  for (int warps = kMatvecWarps; warps >= kLeastAdaptedWarps; --warps)
+    if (const std::optional<Beside> beside = cut_beside(chip, work, blocks, warps))
+      return AdaptedCut{warps, blocks, alone(chip, beside->shared_bytes), work.waits(blocks), beside->cut};
+  return std::nullopt;
 }
 
 std::optional<PairCut> cut_pair(const ChipLimits& chip, const ProductDesc& first, const ProductDesc& second) {
@@ -142,7 +136,7 @@ std::optional<PairCut> cut_pair(const ChipLimits& chip, const ProductDesc& first
   for (const int i : {0, 1}) {
     cut.waits[i] = work[i].waits(blocks[i]);
     if (!first.adapted() && !second.adapted()) continue;
-    const std::optional<Beside> beside = cut_beside(chip, work[i], blocks[i]);
+    const std::optional<Beside> beside = cut_beside(chip, work[i], blocks[i], kMatvecWarps);
     if (!beside) return std::nullopt;
     cut.adapters[i] = beside->cut;
     needed = std::max(needed, beside->shared_bytes);

@@ -39,6 +39,7 @@ MatvecCut cut_matvec(const ChipLimits& chip, const ProductDesc& product, bool ex
 
 // LoRA adapters of one or two tokens beside a matvec, behind whose shared memory theirs begins (adapter_rows.cuh).
 inline constexpr int kMaxAdapterRows = 4; // of A, per block
+inline constexpr int kLeastAdaptedWarps = 12;
 // Floats: a sum per warp, [tokens][kMaxAdapterRows], up to the last row in use. An 8B's ffn_down in Q6_K leaves an H200
 // less than 1 KB beside a row of A.
 constexpr int adapter_sums(int tokens, int rows) { return ((tokens - 1) * kMaxAdapterRows + rows) * kMatvecWarps; }
@@ -47,7 +48,7 @@ struct AdapterCut {
   int shared_offset = 0, b_offset = 0, scaled_offset = 0; // b, scaled: behind shared_offset
 };
 struct AdaptedCut {
-  int blocks = 0;
+  int warps = 0, blocks = 0; // fewer warps than kMatvecWarps where that makes room
   int64_t shared_bytes = 0;
   bool waits = false;
   AdapterCut adapter;

@@ -96,9 +96,15 @@ struct ProductDesc {
     for (int i = 0; i < parts; ++i) all += rows[i];
     return all;
   }
-  bool adapted() const {
-    return std::ranges::any_of(ranks, [](int64_t rank) { return rank > 0; });
+  bool adapted() const { return padded_ranks() > 0; }
+  // Rows of A, those of one part behind another's.
+  int64_t padded_ranks() const {
+    int64_t all = 0;
+    for (const int64_t rank : ranks) all += padded_rank(rank);
+    return all;
   }
+  // Columns of B beside a row of the result: a gate's, then up's.
+  int64_t adapter_columns() const { return gated ? padded_ranks() : padded_rank(*std::ranges::max_element(ranks)); }
 };
 
 } // namespace ridge::kernels::cuda

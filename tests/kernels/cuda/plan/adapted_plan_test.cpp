@@ -24,6 +24,12 @@ int64_t changes(const BatchPlan& plan) {
   return found;
 }
 
+int64_t rows_of(const core::Program& program, const MatrixStep& m) {
+  int64_t rows = 0;
+  for (const MatrixStep::Part& part : m.parts) rows += program.weights[part.weight].rows;
+  return rows;
+}
+
 constexpr int64_t kProductsOfLayer = 7;
 
 } // namespace
@@ -54,26 +60,31 @@ TEST_CASE("adapted plan: one and two tokens take no more kernels with adapters t
     }
 }
 
-TEST_CASE("adapted plan: values of A pass between a kernel's blocks, so each has memory of its own") {
+TEST_CASE("adapted plan: values of A pass between a kernel's blocks, so a product's have memory of their own") {
   Setting setting(one_layer());
   add_adapters(setting.model, {3, 16}, Type::F16);
   const std::optional<Plan> plan = kernels::cuda::make_adapted_plan(setting.model.program);
   REQUIRE(plan);
-  int64_t rank = 0, packed = 0;
+  const core::Program& program = setting.model.program;
+  constexpr int64_t kPadded = 24;
+  int64_t parts = 0, packed = 0;
   for (const Step& step : plan->steps)
-    if (const MatrixStep* m = step.matrix())
-      for (const MatrixStep::Part& part : m->parts) {
-        REQUIRE(part.change.scale);
-        CHECK(plan->dataflow_values[part.change.small]);
-        const kernels::cuda::AdapterSizes sizes = kernels::cuda::adapter_sizes(setting.model.program, part.change);
-        CHECK(sizes.rank == 19);
-        CHECK(sizes.padded_rank == 24);
-        CHECK(sizes.bytes() % 16 == 0);
-        rank += sizes.rank;
-        packed += sizes.bytes();
-      }
-  CHECK(rank == 19 * (kProductsOfLayer + 1));
-  CHECK(kernels::cuda::packed_adapter_bytes(setting.model.program, &*plan) == packed);
+    if (const MatrixStep* m = step.matrix()) {
+      REQUIRE(m->change());
+      for (const MatrixStep::Part& part : m->parts)
+        CHECK(plan->dataflow_values[part.change.small] == (&part == &m->parts[0]));
+      const int64_t rows_of_a = kPadded * std::ssize(m->parts);
+      CHECK(plan->widths.at(m->change()->small) == rows_of_a);
+      const kernels::cuda::AdapterBytes bytes = kernels::cuda::adapter_bytes(program, *m);
+      CHECK(bytes.a == rows_of_a * program.weights[m->parts[0].weight].cols * 2);
+      CHECK(bytes.b ==
+            (m->glu ? program.weights[m->parts[0].weight].rows * rows_of_a : rows_of(program, *m) * kPadded) * 2);
+      for (const int64_t each : {bytes.a, bytes.b, bytes.factors, bytes.adapters}) CHECK(each % 16 == 0);
+      parts += std::ssize(m->parts);
+      packed += bytes.all();
+    }
+  CHECK(parts == kProductsOfLayer + 1);
+  CHECK(kernels::cuda::packed_adapter_bytes(program, &*plan) == packed);
   CHECK(kernels::cuda::packed_adapter_bytes(setting.model.program, nullptr) == 0);
 }
 

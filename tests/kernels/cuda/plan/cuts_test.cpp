@@ -113,11 +113,15 @@ TEST_CASE(
   CHECK_FALSE(cut_adapted(chip, of(Q4_K, 4096, 4 * 132 + 1)));
   CHECK_FALSE(cut_adapted({132, 96 << 10}, of(Q4_K, 4096, 16)));
   // An 8B's ffn_down: a product without room sends the whole step to the ops.
-  for (const quant::Type type : {Q4_K, Q6_K}) {
-    ProductDesc down = of(type, 4096, 16);
-    down.cols = 14336;
-    CHECK(cut_adapted(chip, down));
-  }
+  for (const quant::Type type : {Q4_K, Q6_K})
+    for (const int64_t tokens : {1, 2}) {
+      ProductDesc down = of(type, 4096, 16, tokens);
+      down.cols = 14336;
+      const std::optional<AdaptedCut> cut = cut_adapted(chip, down);
+      REQUIRE(cut);
+      CHECK(cut->shared_bytes <= chip.shared_per_block);
+      CHECK((cut->warps == kMatvecWarps) == (type == Q4_K || tokens == 1));
+    }
   const std::optional<PairCut> pair = cut_pair(chip, of(Q4_K, 5120, 16), of(Q6_K, 1024, 0));
   REQUIRE(pair);
   CHECK(pair->first_blocks == cut_pair(chip, of(Q4_K, 5120, 0), of(Q6_K, 1024, 0))->first_blocks);

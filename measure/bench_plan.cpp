@@ -120,6 +120,7 @@ api::ModelOptions model_options(const api::BenchRequest& request, const BenchSet
   options.v_type = setting.v_type;
   options.gpu_layers = setting.gpu_layers;
   options.experts_on_host = request.experts_on_host;
+  options.cpu_experts = request.cpu_experts;
   options.gpu_memory = request.gpu_memory;
   options.host_memory = request.host_memory;
   options.ranks = request.ranks;

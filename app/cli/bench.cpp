@@ -239,8 +239,8 @@ void add_bench_command(CLI::App& app) {
   list("--cache-type-v", o->request.v_types, "KV cache type for values, as for --cache-type-k (-ctv)", "TYPE");
   list("--gpu-layers,--n-gpu-layers", o->request.gpu_layers,
        "put the last N layers, counting the output layer, on the GPU (-ngl); -1: as many as fit");
-  add_gpu_room_options(*command,
-                       {o->request.experts_on_host, o->request.gpu_memory, o->request.host_memory, o->request.ranks});
+  add_gpu_room_options(*command, {o->request.experts_on_host, o->request.cpu_experts, o->request.gpu_memory,
+                                  o->request.host_memory, o->request.ranks});
   list("-t,--threads", o->request.threads, "CPU threads; 0: all cores");
   command->add_option("-r,--repetitions", o->request.repetitions, "repetitions after the warm-up")
       ->check(CLI::Range(1, 1000))

@@ -61,7 +61,7 @@ void add_model_options(CLI::App& command, api::ModelOptions& o, bool guide, bool
                   "default: as many as fit)")
       ->check(CLI::Range(-1, 1 << 20))
       ->type_name("N");
-  add_gpu_room_options(command, {o.experts_on_host, o.gpu_memory, o.host_memory, o.ranks});
+  add_gpu_room_options(command, {o.experts_on_host, o.cpu_experts, o.gpu_memory, o.host_memory, o.ranks});
   const auto types = CLI::IsMember(core::kv_type_names());
   command
       .add_option("--cache-type-k", o.k_type,
@@ -97,6 +97,13 @@ void add_gpu_room_options(CLI::App& command, const RoomOptions& o) {
                 "keep experts in host memory and cache the most used ones on the GPU; automatic if the model does not "
                 "fit the GPU")
       ->excludes("--gpu-layers");
+  command
+      .add_option("--cpu-experts", o.cpu_experts,
+                  "let the CPU compute experts that the GPU lacks while others are copied to it: on, off, or auto: "
+                  "where it is sooner and memory has room for the file, too")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->capture_default_str()
+      ->type_name("WHEN");
   command
       .add_option("--gpu-memory", o.gpu_memory,
                   "use at most this much memory of each GPU, such as 8GiB (default: what is free)")

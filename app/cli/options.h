@@ -19,7 +19,7 @@ inline constexpr const char* kAdapterHelp =
 void add_adapter_options(CLI::App& command, std::vector<api::AdapterOption>& adapters, const char* help = kAdapterHelp);
 struct RoomOptions {
   bool& experts_on_host;
-  std::string &gpu_memory, &host_memory;
+  std::string &cpu_experts, &gpu_memory, &host_memory;
   api::GpuOptions& ranks;
 };
 void add_gpu_room_options(CLI::App& command, const RoomOptions& options);

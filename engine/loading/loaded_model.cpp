@@ -9,6 +9,8 @@
 #include "engine/loading/machine.h"
 #include "engine/loading/ranks.h"
 #include "kernels/cpu/executor/executor.h"
+#include "kernels/cpu/executor/host_experts.h"
+#include "kernels/cpu/executor/threads.h"
 #include "kernels/cpu/microbench/bandwidth.h"
 #include "kernels/cuda/executor/executor.h"
 #include "models/eagle.h"
@@ -126,6 +128,19 @@ bool keeps_experts_on_host(const core::Program& program, const core::ExecutorCon
   return wanted.experts_on_host || !kernels::cuda::fits(program, config, cuda_options(wanted, false));
 }
 
+// On the processors of the GPU's memory node.
+kernels::cuda::CpuExpertOptions cpu_experts(const core::Program& program, const core::ExecutorConfig& config,
+                                            const Placement& wanted) {
+  const std::string bus = kernels::cuda::device_info(wanted.first_gpu()).bus;
+  return {.make =
+              [&program, threads = config.threads, bus](std::vector<core::ExpertLayer> layers) {
+                const std::vector<int> processors =
+                    kernels::cpu::processors_near(bus, kernels::cpu::usable_processors());
+                return kernels::cpu::make_host_experts(program, std::move(layers), {threads, processors});
+              },
+          .always = wanted.cpu_experts == CpuExperts::on};
+}
+
 Room room_for(const Placement& wanted) { return free_room(wanted.first_gpu(), wanted.gpu_memory); }
 
 // Returns false if the GPU still has no room.
@@ -133,9 +148,14 @@ bool start_with_experts_on_host(LoadedModel& model, core::ExecutorConfig config,
                                 const LoadSteps& steps) {
   const Room room = room_for(wanted);
   config = config_with_experts_on_host(model.program, config, room, wanted);
-  wanted.host_memory = host_memory_for(expert_need(model.program, config).sizes, room.cpu, wanted);
-  if (!kernels::cuda::fits(model.program, config, cuda_options(wanted, true))) return false;
-  model.executor = on_cuda(model.program, config, cuda_options(wanted, true), steps);
+  const kernels::cuda::ExpertSizes sizes = expert_need(model.program, config).sizes;
+  wanted.host_memory = host_memory_for(sizes, room.cpu, wanted);
+  kernels::cuda::CudaOptions options = cuda_options(wanted, true);
+  if (!kernels::cuda::fits(model.program, config, options)) return false;
+  const bool has_room = room.cpu >= 2 * static_cast<double>(sizes.all_bytes);
+  if (wanted.cpu_experts == CpuExperts::on || (wanted.cpu_experts == CpuExperts::automatic && has_room))
+    options.cpu_experts = cpu_experts(model.program, config, wanted);
+  model.executor = on_cuda(model.program, config, options, steps);
   model.gpu_share = 1;
   const core::ExpertUse use = model.executor->expert_use();
   if (!steps.note) return true;
@@ -260,7 +280,10 @@ Placement placement_of(const api::ModelOptions& options) {
           gpus,
           static_cast<int>(options.ranks.tensor_parallel),
           static_cast<int>(options.ranks.pipeline),
-          options.ubatch > 0 ? 0 : options.batch};
+          options.ubatch > 0 ? 0 : options.batch,
+          options.cpu_experts == "on"    ? CpuExperts::on
+          : options.cpu_experts == "off" ? CpuExperts::off
+                                         : CpuExperts::automatic};
 }
 
 int ranks_in_all(const Placement& placement) {

@@ -30,6 +30,23 @@ void run_neighbors(const Linear& linear, std::span<const int32_t> in, std::span<
 
 } // namespace
 
+Linear make_linear(const core::Weight& weight, const FormatKernels& kernels) {
+  Linear linear = {};
+  linear.kernels = &kernels;
+  linear.matrix = weight.data;
+  linear.row_bytes = weight.row_bytes;
+  linear.rows = weight.rows;
+  linear.cols = weight.cols;
+  linear.run_rows = std::min(weight.rows, weight.rows_per_run());
+  linear.run_stride = weight.run_rows > 0 ? weight.run_stride : weight.matrix_bytes();
+  if (weight.run_rows == 1) { // a slice of columns
+    linear.row_bytes = weight.run_stride;
+    linear.run_rows = weight.rows;
+    linear.run_stride = weight.rows * weight.run_stride;
+  }
+  return linear;
+}
+
 void run_dots(const Linear& linear, std::span<const int32_t> in, std::span<const int32_t> out, int64_t first,
               int64_t count) {
   const int64_t end = first + count;

@@ -46,6 +46,9 @@ struct Linear {
   int64_t panels_of_run() const { return (run_rows + kPanelRows - 1) / kPanelRows; }
 };
 
+// Without inputs, outputs and bias. `kernels` must outlive it.
+Linear make_linear(const core::Weight& weight, const FormatKernels& kernels);
+
 // Up to this many tokens, rows are unpacked one by one; above, as transposed panels.
 inline constexpr int64_t kMaxDotTokens = 2;
 inline constexpr int64_t kTokenBlock = 256;

@@ -248,20 +248,8 @@ Linear Lowering::make_linear(const core::Weight& weight, core::ValueId input) {
   format_of(weight);
   const auto [kernels, added] = kernels_.try_emplace(weight.type);
   if (added) kernels->second = format_kernels(weight.type);
-  Linear linear = {};
-  linear.kernels = &kernels->second;
-  linear.matrix = weight.data;
-  linear.row_bytes = weight.row_bytes;
-  linear.rows = weight.rows;
-  linear.cols = weight.cols;
+  Linear linear = cpu::make_linear(weight, kernels->second);
   linear.wide = is_wide(input);
-  linear.run_rows = std::min(weight.rows, weight.rows_per_run());
-  linear.run_stride = weight.run_rows > 0 ? weight.run_stride : weight.matrix_bytes();
-  if (weight.run_rows == 1) { // a slice of columns
-    linear.row_bytes = weight.run_stride;
-    linear.run_rows = weight.rows;
-    linear.run_stride = weight.rows * weight.run_stride;
-  }
   return linear;
 }
 

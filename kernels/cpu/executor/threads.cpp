@@ -5,11 +5,13 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -127,6 +129,30 @@ std::vector<int> usable_processors() {
   }
   if (usable.empty()) usable.push_back(0);
   return usable;
+}
+
+std::vector<int> processors_near(const std::string& bus, const std::vector<int>& usable, const std::string& root) {
+  std::string folder = bus; // the kernel's names are in lower case
+  std::ranges::transform(folder, folder.begin(), [](unsigned char c) { return std::tolower(c); });
+  int node = -1;
+  if (!(std::ifstream(fmt::format("{}/sys/bus/pci/devices/{}/numa_node", root, folder)) >> node) || node < 0)
+    return usable;
+  const std::set<int> there = parse_list(fmt::format("{}/sys/devices/system/node/node{}/cpulist", root, node));
+  std::vector<int> near;
+  std::ranges::copy_if(usable, std::back_inserter(near), [&](int processor) { return there.contains(processor); });
+  return near.empty() ? usable : near;
+}
+
+void run_on(const std::vector<int>& processors) {
+  if (processors.empty()) return;
+  const int count = std::ranges::max(processors) + 1;
+  cpu_set_t* set = CPU_ALLOC(count);
+  if (!set) return;
+  const size_t bytes = CPU_ALLOC_SIZE(count);
+  CPU_ZERO_S(bytes, set);
+  for (const int processor : processors) CPU_SET_S(processor, bytes, set);
+  ::sched_setaffinity(0, bytes, set); // only a matter of speed
+  CPU_FREE(set);
 }
 
 Processors find_processors(const std::vector<int>& usable, const std::string& root) {

@@ -25,6 +25,9 @@ struct Processors {
 
 // By the calling thread's affinity.
 std::vector<int> usable_processors();
+// Those of `usable` at a PCI device's memory node; all if that is unknown. `root` replaces / in tests.
+std::vector<int> processors_near(const std::string& bus, const std::vector<int>& usable, const std::string& root = "");
+void run_on(const std::vector<int>& processors); // this thread
 // `root` replaces / in tests.
 Processors find_processors(const std::vector<int>& usable, const std::string& root = "");
 const Processors& processors();

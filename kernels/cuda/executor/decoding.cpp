@@ -40,7 +40,7 @@ std::span<const int32_t> Executor::wait() {
     chosen_ = {&token_, 1};
   }
   guessed_ = false;
-  if (config_.communicator) config_.communicator->check();
+  check_others();
   return chosen_;
 }
 
@@ -137,7 +137,7 @@ std::vector<int32_t> Executor::continue_greedily(const core::Batch& batch, core:
   result_rows_ = 1;
   if (program_.hidden >= 0) hidden_rows_ = rows_of(program_.hidden, shape);
   const std::span<const int32_t> chosen = decoding_.read_tokens();
-  if (config_.communicator) config_.communicator->check();
+  check_others();
   const auto unusable = std::ranges::find(chosen, -1);
   return {chosen.begin(), unusable == chosen.end() ? unusable : unusable + 1};
 }
@@ -180,6 +180,7 @@ double Executor::time_decode(int64_t position, int64_t streams, int repetitions)
     events[i + 1].record(context_.stream());
   }
   context_.synchronize();
+  check_others();
   std::vector<double> seconds(repetitions);
   for (int i = 0; i < repetitions; ++i) seconds[i] = events[i + 1].seconds_since(events[i]);
   std::ranges::nth_element(seconds, seconds.begin() + repetitions / 2);

@@ -137,6 +137,24 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
   if (adapted_) adapters_.make(program, *adapted_, weights_, context_.launch());
   if (has_prompt_products(config_, context_.limits())) launcher_.bound_products(plan_, context_.launch());
   if (saved_floats() > 0) state_copies_.expect(1);
+  start_cpu_experts();
+}
+
+void Executor::start_cpu_experts() {
+  if (!options_.cpu_experts.make || !experts_.has_slots() || config_.exact || config_.observer || !options_.fuse)
+    return;
+  const std::vector<CpuExpertLayer> layers = cpu_expert_layers(program_, plan_, experts_.groups());
+  if (layers.empty()) return;
+  cpu_experts_ = std::make_unique<CpuExperts>(program_, layers, options_.cpu_experts, experts_, context_.launch());
+  if (!cpu_experts_->useful()) return cpu_experts_.reset();
+  for (size_t i = 0; i < layers.size(); ++i) experts_.ask_cpu(layers[i].ids, cpu_experts_->args(static_cast<int>(i)));
+  plan_inputs_.cpu_experts = layers;
+  description_ += fmt::format(", {} CPU threads for experts", cpu_experts_->threads());
+}
+
+void Executor::check_others() const {
+  if (config_.communicator) config_.communicator->check();
+  if (cpu_experts_) cpu_experts_->check();
 }
 
 // `reserve`: allocated since construction.
@@ -206,7 +224,7 @@ void Executor::evaluate(const core::Batch& batch) {
   result_read_ = hidden_read_ = hidden_is_decoded_ = false;
   run(shape);
   context_.synchronize();
-  if (config_.communicator) config_.communicator->check();
+  check_others();
 }
 
 std::span<const float> Executor::logits(int64_t i) {
@@ -335,6 +353,15 @@ std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repeti
   const PlanShape shape = shape_of(batch);
   if (shape.outputs == 0 && whole()) throw std::logic_error("CUDA: a profile needs an output");
   const BatchPlan plan = plan_of(shape);
+  struct Expecting { // launches may repeat
+    CpuExperts* of;
+    explicit Expecting(CpuExperts* of) : of(of) {
+      if (of) of->expect_any();
+    }
+    ~Expecting() {
+      if (of) of->expect_no_more();
+    }
+  } const expecting(cpu_experts_.get());
   const auto decodes_beside = [](const KernelCall& call) { return call.get<PromptProduct>() != nullptr; };
   if (std::ranges::any_of(plan.calls, decodes_beside)) // its second stream is not in a graph
     return profile_calls(program_, steps_of(plan), plan, context_.stream(), repetitions,
@@ -352,7 +379,7 @@ std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repeti
 std::string Executor::describe_plan(const core::Batch& batch) {
   core::check_batch(program_, config_, batch);
   const BatchPlan& plan = plan_of(shape_of(batch));
-  return describe(program_, steps_of(plan), plan);
+  return describe(program_, steps_of(plan), plan) + (cpu_experts_ ? "\n" + cpu_experts_->description() : "");
 }
 
 std::vector<ProductWays> Executor::product_ways(const core::Batch& batch) {
@@ -422,6 +449,7 @@ void Executor::launch_all(const BatchPlan& plan, LaunchLog* log) {
 
 void Executor::run(const PlanShape& shape) {
   if (config_.communicator) config_.communicator->check();
+  if (cpu_experts_) cpu_experts_->expect(plan_of(shape).messages);
   if (!options_.graphs || shape.tokens > kGraphTokens || experts_.filed()) return launch_all(plan_of(shape));
   if (graphs_.size() == kGraphsKept && !graphs_.contains(shape)) {
     context_.synchronize();

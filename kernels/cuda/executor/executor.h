@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/executor.h"
+#include "kernels/cuda/plan/cpu_experts.h"
 #include "kernels/cuda/plan/memory_plan.h"
 #include "kernels/cuda/runtime/device_info.h"
 
@@ -24,8 +25,9 @@ struct CudaOptions {
   bool experts_on_host = false;
   // Bytes of host memory for experts; -1: unlimited. Others stay in the file (experts/filed_experts.h).
   double host_limit = -1;
-  double memory_limit = 0;  // GPU memory in bytes; 0: all that is free
-  int64_t most_copies = -1; // for tests: copied experts per layer; -1: unlimited
+  CpuExpertOptions cpu_experts; // of those in host memory
+  double memory_limit = 0;      // GPU memory in bytes; 0: all that is free
+  int64_t most_copies = -1;     // for tests: copied experts per layer; -1: unlimited
   // For tests.
   bool fuse = true, graphs = true, overlap = true, dataflow_sync = true;
   // For tests: chooses products as for at least so many rows and columns.

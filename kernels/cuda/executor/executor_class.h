@@ -6,6 +6,7 @@
 #include "kernels/cuda/executor/executor.h"
 #include "kernels/cuda/executor/launches.h"
 #include "kernels/cuda/executor/profile.h"
+#include "kernels/cuda/experts/cpu_experts.h"
 #include "kernels/cuda/sampling/batch_sampler.h"
 
 #include <map>
@@ -98,6 +99,8 @@ class Executor final : public core::Executor {
   static DeviceWeights make_weights(const core::Program& program, const ExpertStore& experts,
                                     const core::Executor* others);
   void take_expert_slots();
+  void start_cpu_experts();
+  void check_others() const; // ranks and the CPU
   void load_input(std::span<const float> input);
   std::shared_ptr<const SentRows> send_result(int64_t count);
   void evaluate(const core::Batch& batch);
@@ -122,6 +125,7 @@ class Executor final : public core::Executor {
   DeviceContext context_;
   int64_t free_before_;
   ExpertStore experts_;
+  std::unique_ptr<CpuExperts> cpu_experts_; // may be null
   DeviceWeights weights_;
   FoldedRouters routers_;
   std::optional<Plan> adapted_; // with adapters inside products, or none

@@ -262,7 +262,13 @@ void KernelLauncher::run(const BatchPlan& plan, const SortExperts& call, const L
 
 void KernelLauncher::run(const BatchPlan& plan, const FetchExperts& call, const Launch& launch) {
   if (const ExpertCacheArgs* cache = experts_.of_ids(call.ids))
-    launch_fetch_experts(launch, *cache, ids(plan, call.ids), static_cast<int>(call.rows));
+    launch_fetch_experts(launch, *cache, ids(plan, call.ids), static_cast<int>(call.rows), value(plan, call.x),
+                         static_cast<int>(call.x_rows));
+}
+
+void KernelLauncher::run(const BatchPlan& plan, const ReceiveExperts& call, const Launch& launch) {
+  if (const ExpertCacheArgs* cache = experts_.of_ids(call.ids))
+    launch_receive_experts(launch, cache->cpu, value(plan, call.out), static_cast<int>(call.rows));
 }
 
 // Only plain_attention supports these.

@@ -65,6 +65,7 @@ class KernelLauncher {
   void run(const BatchPlan& plan, const ConvertInput& call, const Launch& launch);
   void run(const BatchPlan& plan, const SortExperts& call, const Launch& launch);
   void run(const BatchPlan& plan, const FetchExperts& call, const Launch& launch);
+  void run(const BatchPlan& plan, const ReceiveExperts& call, const Launch& launch);
   void run(const BatchPlan& plan, const RopeStore& call, const Launch& launch);
   void run(const BatchPlan& plan, const PromptRope& call, const Launch& launch);
   void run(const BatchPlan& plan, const LatentStore& call, const Launch& launch);

@@ -43,6 +43,7 @@ bool ExpertStore::take_slots(int64_t bytes, int64_t most, const Launch& launch) 
 void ExpertStore::make_tables(int64_t slots, const Launch& launch) {
   const int64_t spill_places = sizes_.spill_places(slots, host_places_);
   slots_ = DeviceMemory(slot_bytes(groups_, slots), "experts");
+  if (slots_.bytes() > 0) RIDGE_CUDA(cudaMemsetAsync(slots_.as(), 0, slots_.bytes(), launch.stream));
   spill_ = DeviceMemory(spill_places * sizes_.largest_block, "experts");
   uint8_t *slot = slots_.as(), *table = tables_.as() + kExpertAligned; // after the statistics
   const auto take = [&]<typename T>(T*& to, int64_t count) {
@@ -95,6 +96,22 @@ ExpertStore::Place ExpertStore::place(core::WeightId id) const {
 int64_t ExpertStore::group_of(core::ValueId ids) const {
   const auto group = std::ranges::find(groups_, ids, &ExpertGroup::ids);
   return group == groups_.end() ? -1 : group - groups_.begin();
+}
+
+void ExpertStore::ask_cpu(core::ValueId ids, const CpuExpertArgs& cpu) { args_.at(group_of(ids)).cpu = cpu; }
+
+double ExpertStore::measure_copy(const Launch& launch) const {
+  const ExpertCacheArgs& layer = args_.front();
+  const TimedEvent start, end;
+  for (int run = 0; run < 2; ++run) { // warm-up
+    start.record(launch.stream);
+    for (int e = 0; e < layer.experts; ++e)
+      RIDGE_CUDA(cudaMemcpyAsync(layer.cached, layer.host + e * layer.block_bytes, layer.block_bytes,
+                                 cudaMemcpyHostToDevice, launch.stream));
+    end.record(launch.stream);
+    RIDGE_CUDA(cudaStreamSynchronize(launch.stream));
+  }
+  return end.seconds_since(start) / layer.experts;
 }
 
 const ExpertCacheArgs* ExpertStore::of_ids(core::ValueId ids) const {

@@ -28,6 +28,7 @@ class ExpertStore {
   int64_t least_bytes() const { return groups_.empty() ? 0 : sizes_.gpu_bytes(0, host_places_); }
   int64_t table_bytes() const { return table_bytes_; }
   core::ExpertUse use() const; // waits for the device
+  std::span<const ExpertGroup> groups() const { return groups_; }
 
   // The first expert's matrix, and bytes to the next; null for other weights.
   struct Place {
@@ -35,6 +36,11 @@ class ExpertStore {
     int64_t stride = 0;
   };
   Place place(core::WeightId id) const;
+
+  // The CPU takes part in a layer's steps. There must be slots.
+  void ask_cpu(core::ValueId ids, const CpuExpertArgs& cpu);
+  bool has_slots() const { return !args_.empty() && args_[0].slots > 0; }
+  double measure_copy(const Launch& launch) const; // seconds for an expert of the first layer
 
   // Null if these experts are not here.
   const ExpertCacheArgs* of_ids(core::ValueId ids) const;

@@ -79,6 +79,20 @@ std::optional<RouterCut> Planning::folded_router(int32_t step) const {
                     width(router.x));
 }
 
+const CpuExpertLayer* Planning::cpu_experts(ValueId ids) const {
+  const auto found = std::ranges::find(in.cpu_experts, ids, &CpuExpertLayer::ids);
+  return found == in.cpu_experts.end() || rows_of(found->x) > core::kMostMailedRows ||
+                 rows_of(found->x) * width(ids) > core::kMostMailedExperts
+             ? nullptr
+             : &*found;
+}
+
+bool Planning::reads_cpu_experts(const Step& step) const {
+  return std::ranges::any_of(in.cpu_experts, [&](const CpuExpertLayer& layer) {
+    return std::ranges::count(step.inputs, layer.out) > 0 && cpu_experts(layer.ids);
+  });
+}
+
 bool Planning::is_absorbed(int32_t step) const {
   return folded_router(step) || (steps[step].inputs.size() == 1 && gathered.contains(steps[step].inputs[0]));
 }
@@ -144,8 +158,13 @@ namespace {
 BatchPlan finished(Planning planning) {
   Calls calls = emit_calls(planning);
   run_passes(planning, calls);
-  return {planning.shape, planning.dataflow_tokens, planning.plan.dataflow_values, std::move(calls),
-          std::move(planning.products)};
+  const auto asks = [](const KernelCall& call) {
+    return call.get<FetchExperts>() && call.get<FetchExperts>()->x != kNone;
+  };
+  const int64_t messages = std::ranges::count_if(calls, asks);
+  return {planning.shape,   planning.dataflow_tokens,     planning.plan.dataflow_values,
+          std::move(calls), std::move(planning.products), false,
+          messages};
 }
 
 } // namespace

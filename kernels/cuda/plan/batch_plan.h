@@ -5,6 +5,7 @@
 #include "core/executor.h"
 #include "kernels/cuda/plan/calls.h"
 #include "kernels/cuda/plan/candidates.h"
+#include "kernels/cuda/plan/cpu_experts.h"
 #include "kernels/cuda/runtime/limits.h"
 
 #include <span>
@@ -50,6 +51,7 @@ struct BatchPlan {
   std::vector<KernelCall> calls;
   std::vector<PlannedProducts> products;
   bool adapted = false; // of PlanInputs::adapted
+  int64_t messages = 0; // to the CPU, about experts
 
   bool is_dataflow(core::ValueId id) const { return dataflow_tokens > 0 && dataflow_values[id]; }
 };
@@ -78,6 +80,7 @@ struct PlanInputs {
   WayFactors factors = way_factors({});
   const Plan* adapted = nullptr; // for batches whose kernels add all changes
   std::vector<AttentionFit> adapted_attention = {};
+  std::vector<CpuExpertLayer> cpu_experts = {};
 };
 
 // Whether tokens attend to later ones.

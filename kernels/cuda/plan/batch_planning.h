@@ -41,7 +41,12 @@ struct Planning {
   }
   bool gathers(int32_t step) const;
   bool can_adapt() const;
-  bool dataflow_input(int32_t step) const { return dataflow_tokens > 0 && steps[step].dataflow_input; }
+  bool dataflow_input(int32_t step) const {
+    return dataflow_tokens > 0 && steps[step].dataflow_input && !reads_cpu_experts(steps[step]);
+  }
+  // Null: the CPU computes none of these experts in this batch.
+  const CpuExpertLayer* cpu_experts(ValueId ids) const;
+  bool reads_cpu_experts(const Step& step) const; // their results, which come after the products'
   // Whether the preceding product computes this router and the next `route`.
   std::optional<RouterCut> folded_router(int32_t step) const;
   bool is_absorbed(int32_t step) const;

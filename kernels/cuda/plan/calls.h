@@ -136,11 +136,19 @@ struct SortExperts {
   int64_t rows, experts;
   int tile_tokens;
 };
-// Copies chosen experts from host memory.
+// Copies chosen experts from host memory. With x, asks the CPU to compute some of the missing ones instead.
 struct FetchExperts {
   static constexpr std::string_view kName = "fetch_experts";
   core::ValueId ids;
-  int64_t rows;
+  int64_t rows; // slots
+  core::ValueId x = kNone;
+  int64_t x_rows = 0;
+};
+// Puts the CPU's results in place of the GPU's.
+struct ReceiveExperts {
+  static constexpr std::string_view kName = "receive_experts";
+  core::ValueId ids, out;
+  int64_t rows; // slots
 };
 
 struct RopeStore {
@@ -227,11 +235,11 @@ struct Sample {
   int64_t output;
 };
 
-using CallWork =
-    std::variant<ClearDataflow, Observe, Matvec, MatvecPair, MatvecRouter, SmallBatch, ExpertBatch, ExpertDots,
-                 PromptProduct, IntegerProduct, Gemm, GateUpGlu, ConvertInput, SortExperts, FetchExperts, RopeStore,
-                 PromptRope, LatentStore, Attention, PlainAttention, PromptAttention, RopeAttention, LatentAttention,
-                 PlainLatentAttention, IndexChoice, Sum, Norm, PlainOp, NumberExchanges, Exchange, Sample>;
+using CallWork = std::variant<ClearDataflow, Observe, Matvec, MatvecPair, MatvecRouter, SmallBatch, ExpertBatch,
+                              ExpertDots, PromptProduct, IntegerProduct, Gemm, GateUpGlu, ConvertInput, SortExperts,
+                              FetchExperts, ReceiveExperts, RopeStore, PromptRope, LatentStore, Attention,
+                              PlainAttention, PromptAttention, RopeAttention, LatentAttention, PlainLatentAttention,
+                              IndexChoice, Sum, Norm, PlainOp, NumberExchanges, Exchange, Sample>;
 
 struct KernelCall {
   int32_t first_step = 0, step = 0; // first and last step computed; profiles attribute it to the last

@@ -36,7 +36,11 @@ class Emitter {
     std::visit([&](const auto& work) { add_work(work, step); }, step.work);
   }
   void add_work(const OpStep&, const Step& step) { add_op(step); }
-  void add_work(const MatrixStep& m, const Step& step) { add_matrix(m, *step.op, p_.ways[step_]); }
+  void add_work(const MatrixStep& m, const Step& step) {
+    add_matrix(m, *step.op, p_.ways[step_]);
+    const CpuExpertLayer* cpu = m.ids == kNone ? nullptr : p_.cpu_experts(m.ids);
+    if (cpu && m.parts[0].out == cpu->out) add(ReceiveExperts{m.ids, p_.placed(cpu->out), p_.rows_of(m.x) * m.used});
+  }
   void add_work(const HeadsStep& heads, const Step&) { add_heads(heads); }
   void add_work(const LatentStep& latent, const Step&) { add(LatentStore{latent, p_.shape.tokens}); }
   void add_work(const SumStep& sum, const Step& step) { add(elements<Sum>(sum, step)); }
@@ -68,7 +72,10 @@ class Emitter {
     const auto* routing = std::get_if<core::RouteParams>(&op.params);
     const ValueId ids = p_.placed(op.outputs[0]);
     const int64_t used = p_.width(op.outputs[0]), experts = routing ? routing->experts : used, slots = rows * used;
-    if (p_.in.experts_on_host && routing) add(FetchExperts{ids, slots});
+    if (p_.in.experts_on_host && routing) {
+      const CpuExpertLayer* cpu = p_.cpu_experts(op.outputs[0]);
+      add(cpu ? FetchExperts{ids, slots, cpu->x, p_.rows_of(cpu->x)} : FetchExperts{ids, slots});
+    }
     if (way != ProductKernel::matvec) add(SortExperts{ids, slots, experts, Planning::expert_tile(way, slots, experts)});
   }
 

@@ -123,6 +123,23 @@ TEST_CASE("threads: two sockets are two memory nodes, and the description says w
   CHECK(machine.of(16).nodes == 1);
 }
 
+TEST_CASE("threads: those near a device are of its memory node, where that is known") {
+  const Machine machine;
+  const std::vector<int> usable = {0, 1, 9, 10};
+  const auto near = [&](const std::string& bus) {
+    return kernels::cpu::processors_near(bus, usable, machine.folder.path());
+  };
+  CHECK(near("0000:3B:00.0") == usable);
+  machine.write("sys/bus/pci/devices/0000:3b:00.0/numa_node", "1");
+  CHECK(near("0000:3B:00.0") == usable); // a node without processors
+  machine.write("sys/devices/system/node/node1/cpulist", "8-15");
+  CHECK(near("0000:3B:00.0") == std::vector<int>{9, 10});
+  machine.write("sys/devices/system/node/node1/cpulist", "32-63"); // none of them usable
+  CHECK(near("0000:3b:00.0") == usable);
+  machine.write("sys/bus/pci/devices/0000:3b:00.0/numa_node", "-1");
+  CHECK(near("0000:3b:00.0") == usable);
+}
+
 TEST_CASE("threads: damaged files are as good as none") {
   const Machine machine;
   for (const char* text : {"", "abc", "-5", "0-", "0-7,x", "99999999999999999999", "0-99999999", "8-15"}) {

@@ -53,6 +53,7 @@ struct Setting {
   kernels::cuda::ForcedWays forced;
   kernels::cuda::WayFactors factors = kernels::cuda::way_factors({});
   kernels::cuda::CudaOptions options;
+  std::vector<kernels::cuda::CpuExpertLayer> cpu_experts;
   kernels::cuda::AttentionFit attention = {true, true, true, true, true, true}; // of every step
 
   explicit Setting(const RandomProgram::Shape& shape) { model.transformer(shape, Type::Q4_K, Type::Q6_K); }
@@ -66,7 +67,7 @@ struct Setting {
         options.fuse && !config.batch_invariant ? kernels::cuda::make_adapted_plan(model.program) : std::nullopt;
     return kernels::cuda::plan_for({model.program, config, steps, limits, options.overlap, options.dataflow_sync,
                                     options.experts_on_host, fits_of(&steps), rates, least_side, forced, factors,
-                                    adapted ? &*adapted : nullptr, fits_of(adapted ? &*adapted : nullptr)},
+                                    adapted ? &*adapted : nullptr, fits_of(adapted ? &*adapted : nullptr), cpu_experts},
                                    shape);
   }
   BatchPlan plan(int64_t tokens, int64_t outputs = 1) const { return plan({tokens, outputs, 16, tokens == 1}); }

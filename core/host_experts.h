@@ -42,7 +42,7 @@ class HostExperts {
  public:
   virtual ~HostExperts() = default; // stops answering
   virtual int threads() const = 0;
-  // Of one message; before serve().
+  // The seconds that a message with so many experts takes; only before serve().
   virtual double measure(int experts) = 0;
   // Answers from now on.
   virtual void serve(const ExpertMailbox& box) = 0;

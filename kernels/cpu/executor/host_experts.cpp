@@ -191,7 +191,7 @@ class CpuExperts final : public core::HostExperts {
   }
   int64_t code_bytes(int64_t cols) const { return QuantizedRow::bytes(round_up(cols, kChunk), wide_); }
 
-  // Of an expert's rows.
+  // Pieces of an expert's rows.
   int64_t pieces_of(int64_t rows, int64_t bytes) const {
     const int64_t most = std::clamp<int64_t>(bytes / kLeastPieceBytes, 1, rows);
     return std::min(most, ceil_div(kPiecesPerThread * threads_, std::ssize(groups_)));

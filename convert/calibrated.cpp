@@ -113,7 +113,7 @@ const Prepared* CalibratedQuantizer::tensor(std::string_view name) {
 void CalibratedQuantizer::use_tuning(std::vector<std::vector<int32_t>> texts,
                                      std::function<void(int64_t done, int64_t total)> progress,
                                      std::function<void(const std::string& line)> note) {
-  tuning_texts_ = texts.size() < tuning::kFewestTexts ? text_.chunks : std::move(texts);
+  tuning_texts_ = std::move(texts);
   note_ = std::move(note);
   tuning_progress_ = std::move(progress);
   const std::string obstacle = obstacle_to_tuning();

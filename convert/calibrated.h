@@ -79,8 +79,8 @@ class CalibratedQuantizer {
   void use_journal(LayerJournal& journal, std::function<void(const std::string& line)> note);
 
   // Call before the first tensor(). After the last layer, the whole model tunes what its tensors store in floats
-  // (convert/tuning/tuning.h), if it is small and dense; all tensors then stay in memory. texts: best such that
-  // rounding has not seen, as the chunks; none: the chunks. `note` tells what came of it.
+  // (convert/tuning/tuning.h), if it is small and dense; all tensors then stay in memory. The last of the texts
+  // measure it: best such that rounding has not seen. `note` tells what came of it.
   void use_tuning(std::vector<std::vector<int32_t>> texts, std::function<void(int64_t done, int64_t total)> progress,
                   std::function<void(const std::string& line)> note);
 

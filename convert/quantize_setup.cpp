@@ -160,15 +160,12 @@ std::unique_ptr<CalibratedQuantizer> QuantizeSetup::calibrate(const Requantizati
                                  .feedback = request.method.ends_with("gptq"),
                                  .rounding = request.method.ends_with("round")};
   const int64_t tokens = request.calibration_tokens;
-  const std::vector<std::vector<int32_t>> chunks = chunks_of_text(program, tokens);
-  auto made = std::make_unique<CalibratedQuantizer>(plan, program, method, chunks, make_executor, request.threads,
-                                                    hessians, encode());
-  if (method.follows_original()) {
-    std::vector<std::vector<int32_t>> further = chunks_of_text(program, 2 * tokens);
-    further.erase(further.begin(), further.begin() + std::ssize(chunks));
+  auto made = std::make_unique<CalibratedQuantizer>(plan, program, method, chunks_of_text(program, tokens),
+                                                    make_executor, request.threads, hessians, encode());
+  if (method.follows_original())
     made->use_tuning(
-        std::move(further), [this](int64_t done, int64_t total) { steps.progress("tuning", done, total); }, steps.note);
-  }
+        chunks_of_text(program, 2 * tokens),
+        [this](int64_t done, int64_t total) { steps.progress("tuning", done, total); }, steps.note);
   return made;
 }
 

@@ -110,8 +110,10 @@ const Prepared* CalibratedQuantizer::tensor(std::string_view name) {
   return found == ready_.end() ? nullptr : &found->second;
 }
 
-void CalibratedQuantizer::use_tuning(std::function<void(int64_t done, int64_t total)> progress,
+void CalibratedQuantizer::use_tuning(std::vector<std::vector<int32_t>> texts,
+                                     std::function<void(int64_t done, int64_t total)> progress,
                                      std::function<void(const std::string& line)> note) {
+  tuning_texts_ = std::move(texts);
   note_ = std::move(note);
   tuning_progress_ = std::move(progress);
   const std::string obstacle = obstacle_to_tuning();
@@ -125,7 +127,7 @@ std::string CalibratedQuantizer::obstacle_to_tuning() const {
   for (const WeightSource& source : plan_.sources)
     if (source.has_weights()) weights += source.weights();
   if (weights > kMostWeights) return fmt::format("it has more than {} million weights", kMostWeights / 1'000'000);
-  if (text_.chunks.size() < tuning::kFewestTexts)
+  if (tuning_texts_.size() < tuning::kFewestTexts)
     return fmt::format("the text has fewer than {} tokens", tuning::kFewestTexts * text_.chunks[0].size());
   if (const std::string op = tuning::Network::obstacle(program_); !op.empty())
     return fmt::format("no gradient of {}", op);
@@ -154,7 +156,7 @@ void CalibratedQuantizer::tune_tensors() {
     tensors.push_back({type, source.rows(), source.cols(), &made->second.bytes, source.packed(0, 1).data(),
                        source.type().format()->row_bytes(source.cols())});
   }
-  const tuning::Outcome outcome = tuning::tune(program_, tensors, text_.chunks, tuning_progress_);
+  const tuning::Outcome outcome = tuning::tune(program_, tensors, tuning_texts_, tuning_progress_);
   note_(fmt::format("scales and norms: divergence on text kept back {:.5f} -> {:.5f} nats/token{}", outcome.before,
                     outcome.after, outcome.kept ? "" : ", so they stay as they were"));
   if (!outcome.kept)

@@ -79,8 +79,9 @@ class CalibratedQuantizer {
   void use_journal(LayerJournal& journal, std::function<void(const std::string& line)> note);
 
   // Call before the first tensor(). After the last layer, the whole model tunes what its tensors store in floats
-  // (convert/tuning/tuning.h), if it is small and dense; all tensors then stay in memory. `note` tells what came of it.
-  void use_tuning(std::function<void(int64_t done, int64_t total)> progress,
+  // (convert/tuning/tuning.h), if it is small and dense; all tensors then stay in memory. The last of the texts
+  // measure it: best such that rounding has not seen. `note` tells what came of it.
+  void use_tuning(std::vector<std::vector<int32_t>> texts, std::function<void(int64_t done, int64_t total)> progress,
                   std::function<void(const std::string& line)> note);
 
   // Valid until the next call; nullptr if not quantized here. Quantizes all layers up to the tensor's. Memory: a
@@ -110,6 +111,7 @@ class CalibratedQuantizer {
   LayerJournal* journal_ = nullptr;
   std::function<void(const std::string& line)> note_;
   std::string given_;
+  std::vector<std::vector<int32_t>> tuning_texts_;
   std::function<void(int64_t done, int64_t total)> tuning_progress_;
   bool tunes_ = false;
 };

@@ -159,11 +159,13 @@ std::unique_ptr<CalibratedQuantizer> QuantizeSetup::calibrate(const Requantizati
   const CalibrationMethod method{.scales = request.method.starts_with("awq"),
                                  .feedback = request.method.ends_with("gptq"),
                                  .rounding = request.method.ends_with("round")};
-  auto made =
-      std::make_unique<CalibratedQuantizer>(plan, program, method, chunks_of_text(program, request.calibration_tokens),
-                                            make_executor, request.threads, hessians, encode());
+  const int64_t tokens = request.calibration_tokens;
+  auto made = std::make_unique<CalibratedQuantizer>(plan, program, method, chunks_of_text(program, tokens),
+                                                    make_executor, request.threads, hessians, encode());
   if (method.follows_original())
-    made->use_tuning([this](int64_t done, int64_t total) { steps.progress("tuning", done, total); }, steps.note);
+    made->use_tuning(
+        chunks_of_text(program, 2 * tokens),
+        [this](int64_t done, int64_t total) { steps.progress("tuning", done, total); }, steps.note);
   return made;
 }
 

@@ -219,8 +219,6 @@ Outcome tune(const core::Program& program, const std::vector<Tensor>& tensors,
   std::iota(order.begin(), order.end(), size_t{0});
   std::mt19937 random(1); // one draw per text and round
   const size_t kept_back = std::max<size_t>(1, texts.size() / 8), learned = texts.size() - kept_back;
-  std::swap_ranges(order.begin(), order.begin() + static_cast<int64_t>(kept_back),
-                   order.end() - static_cast<int64_t>(kept_back));
   const auto check = [&] {
     double sum = 0;
     for (size_t i = learned; i < order.size(); ++i) sum += pair.divergence({&order[i], 1}, false);

@@ -31,6 +31,11 @@ class WatchedHessian final : public quant::Hessian {
   void add(std::span<const float> inputs) override { inner_.add(inputs); }
   std::vector<float> mean_squares() const override { return seen_.emplace_back(inner_.mean_squares()); }
   double output_error(std::span<const float> errors) const override { return inner_.output_error(errors); }
+  void add_originals(std::span<const float> inputs, std::span<const float> originals,
+                     std::span<const float> ahead) override {
+    inner_.add_originals(inputs, originals, ahead);
+  }
+  std::vector<float> targets(const float* weights, int64_t rows) override { return inner_.targets(weights, rows); }
   void encode(quant::Type type, const float* weights, int64_t rows, std::byte* out) override {
     inner_.encode(type, weights, rows, out);
   }
@@ -115,30 +120,35 @@ TEST_CASE("keys' and values' inputs weigh as much again in all as others', by th
   CHECK(ratio(seen[1], "blk.0.attn_output.weight") == doctest::Approx(1).epsilon(0.03));
 }
 
-TEST_CASE("calibration sees the inputs of a model that scales its embeddings") {
+TEST_CASE("calibration sees the inputs of models that scale, norm or add to their embeddings") {
   REQUIRE_REFERENCE();
-  const tests::Recipe recipe("gemma3-dense");
-  const gguf::File file = recipe.open();
-  const core::Program program = models::build_program(file);
-  REQUIRE(std::get<core::EmbedParams>(program.ops[0].params).scale > 2);
-  const convert::Requantization plan = convert::plan_requantization(file, models::find_recipe("Q8_0"), {}, nullptr);
-  std::vector<std::vector<float>> seen;
-  convert::CalibratedQuantizer calibrated(plan, program, {.feedback = true}, {recipe.ids()},
-                                          kernels::cpu::make_cpu_executor, 1,
-                                          [&](int64_t cols) { return std::make_unique<WatchedHessian>(cols, seen); });
-  calibrated.tensor("blk.0.ffn_gate.weight");
-  REQUIRE(seen.size() >= 3); // queries, keys and values; attention's output; gate and up
+  for (const auto& [name, tensor] : {std::pair("gemma3-dense", "blk.0.ffn_gate.weight"),
+                                     {"bloom-dense", "blk.0.ffn_up.weight"},
+                                     {"gpt2-dense", "blk.0.ffn_up.weight"}}) {
+    CAPTURE(name);
+    const tests::Recipe recipe(name);
+    const gguf::File file = recipe.open();
+    const core::Program program = models::build_program(file);
+    REQUIRE((std::get<core::EmbedParams>(program.ops[0].params).scale > 2 || program.ops[1].layer < 0));
+    const convert::Requantization plan = convert::plan_requantization(file, models::find_recipe("Q8_0"), {}, nullptr);
+    std::vector<std::vector<float>> seen;
+    convert::CalibratedQuantizer calibrated(plan, program, {.feedback = true}, {recipe.ids()},
+                                            kernels::cpu::make_cpu_executor, 1,
+                                            [&](int64_t cols) { return std::make_unique<WatchedHessian>(cols, seen); });
+    calibrated.tensor(tensor);
+    REQUIRE(seen.size() >= 3); // queries, keys and values; attention's output; gate and up
 
-  core::ExecutorConfig config;
-  config.context = config.max_batch = config.max_outputs = 64;
-  config.exact = true;
-  config.k_type = config.v_type = core::KvType::f32;
-  convert::ImatrixCollector collector(program, false);
-  config.observer = &collector;
-  convert::run_chunk(*kernels::cpu::make_cpu_executor(program, config), recipe.ids());
-  const gguf::Imatrix whole = collector.result();
-  const gguf::Imatrix::Entry& expected = whole.entries.at("blk.0.ffn_gate.weight");
-  std::vector<float> mean_squares = expected.sum_of_squares;
-  for (float& sum : mean_squares) sum /= expected.counts[0];
-  CHECK(tests::nmse(seen[2], mean_squares) < 1e-3);
+    core::ExecutorConfig config;
+    config.context = config.max_batch = config.max_outputs = 64;
+    config.exact = true;
+    config.k_type = config.v_type = core::KvType::f32;
+    convert::ImatrixCollector collector(program, false);
+    config.observer = &collector;
+    convert::run_chunk(*kernels::cpu::make_cpu_executor(program, config), recipe.ids());
+    const gguf::Imatrix whole = collector.result();
+    const gguf::Imatrix::Entry& expected = whole.entries.at(tensor);
+    std::vector<float> mean_squares = expected.sum_of_squares;
+    for (float& sum : mean_squares) sum /= expected.counts[0];
+    CHECK(tests::nmse(seen[2], mean_squares) < 1e-3);
+  }
 }

@@ -97,8 +97,9 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
       weights_(make_weights(program, experts_, options.weights_of)),
       routers_(program, config_, plan_, context_.limits()),
       adapted_(options.fuse && adapts_products(config_, context_.limits()) ? make_adapted_plan(program) : std::nullopt),
-      adapters_(program, adapted_ ? &*adapted_ : nullptr), step_names_{names_of_steps(program, plan_), {}},
-      cache_(program, config_, context_.stream()), states_(program, config_, context_.stream()),
+      adapters_(program, adapted_ ? &*adapted_ : nullptr, adapts_prompts(config_, context_.limits())),
+      step_names_{names_of_steps(program, plan_), {}}, cache_(program, config_, context_.stream()),
+      states_(program, config_, context_.stream()),
       workspace_(program, config_, plan_, adapted_ ? &*adapted_ : nullptr, context_), batch_(program_, config_),
       launcher_(program_, config_, context_, weights_, routers_, adapters_, experts_, cache_, states_, workspace_,
                 batch_, decoding_),
@@ -136,6 +137,7 @@ Executor::Executor(const core::Program& program, const core::ExecutorConfig& con
   routers_.make(program, plan_, weights_, context_.launch());
   if (adapted_) adapters_.make(program, *adapted_, weights_, context_.launch());
   if (has_prompt_products(config_, context_.limits())) launcher_.bound_products(plan_, context_.launch());
+  if (adapted_ && adapts_prompts(config_, context_.limits())) launcher_.bound_products(*adapted_, context_.launch());
   if (saved_floats() > 0) state_copies_.expect(1);
   start_cpu_experts();
 }

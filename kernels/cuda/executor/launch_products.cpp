@@ -251,6 +251,9 @@ void KernelLauncher::bound_products(const Plan& plan, const Launch& launch) cons
       launch_product_bound(launch, {gemm_shape(m, 1), format_of(m).expand}, workspace_.prompt_scratch(),
                            workspace_.product_bound(part.weight));
     }
+    if (plan.steps[i].matrix()->has_changes())
+      adapters_.add_bounds(
+          program_, *plan.steps[i].matrix(), [&](core::WeightId id) { return workspace_.product_bound(id); }, launch);
   }
 }
 
@@ -262,7 +265,15 @@ void KernelLauncher::run(const BatchPlan& plan, const PromptProduct& call, const
     const TiledHalf half = tiled_half(value(plan, x), call.rows, width(x));
     for (PromptMatrices& m : matrices) m.args.x = half.tiles, m.args.exponent = half.exponents;
   }
-  if (!call.sum) return launch_prompt_product(launch, matrices, prompt_result(plan, call), workspace_.prompt_scratch());
+  if (!call.sum) {
+    const std::vector<PromptAdapter> adapters = prompt_adapters(call);
+    PromptResult result = prompt_result(plan, call);
+    result.adapted_x = workspace_.adapted_x();
+    result.adapted_columns = adapt_prompt(call, adapters, matrices[0].args, result.log2_largest, launch);
+    for (size_t i = 0; i < matrices.size(); ++i)
+      if (adapters[i].args.padded > 0) matrices[i].adapter = &adapters[i];
+    return launch_prompt_product(launch, matrices, result, workspace_.prompt_scratch());
+  }
   const ExchangeArgs summed = exchange_args(plan, *call.sum);
   if (summed.ranks > 0) {
     launch_prompt_product(launch, matrices[0], workspace_.prompt_scratch(), sum_mail(summed));

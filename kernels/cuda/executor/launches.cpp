@@ -12,7 +12,7 @@ void KernelLauncher::launch(const BatchPlan& plan, const KernelCall& call, const
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const ClearDataflow&, const Launch& launch) {
-  workspace_.clear_dataflow(plan.dataflow_tokens, plan.adapted, launch.stream);
+  workspace_.clear_dataflow(plan.adapted ? kDataflowTokens : plan.dataflow_tokens, plan.adapted, launch.stream);
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const Sample& call, const Launch& launch) {

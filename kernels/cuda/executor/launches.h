@@ -96,6 +96,10 @@ class KernelLauncher {
 
   // launch_adapters.cpp
   AdapterArgs adapter_args(const BatchPlan& plan, const MatrixStep& m) const;
+  std::vector<PromptAdapter> prompt_adapters(const PromptProduct& call) const; // by product
+  // Computes more columns of x, and returns their number.
+  int adapt_prompt(const PromptProduct& call, std::span<const PromptAdapter> adapters, const GemmArgs& product,
+                   int log2_largest, const Launch& launch) const;
 
   // launches.cpp
   RopeArgs rope_args(int32_t table) const;

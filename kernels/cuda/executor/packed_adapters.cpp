@@ -19,23 +19,35 @@ void visit_changed(const Plan& adapted, const Visit& visit) {
 
 } // namespace
 
-PackedAdapters::PackedAdapters(const core::Program& program, const Plan* adapted) {
+PackedAdapters::PackedAdapters(const core::Program& program, const Plan* adapted, bool prompts) : prompts_(prompts) {
   if (!adapted) return;
-  memory_ = DeviceMemory(packed_adapter_bytes(program, adapted), "the adapters");
+  memory_ = DeviceMemory(packed_adapter_bytes(program, adapted, prompts), "the adapters");
   uint8_t* at = memory_.as();
   visit_changed(*adapted, [&](const MatrixStep& m) {
-    const AdapterBytes bytes = adapter_bytes(program, m);
+    const AdapterBytes bytes = adapter_bytes(program, m, prompts);
     const ProductDesc desc = desc_of(program, m, 1);
-    AdapterArgs& args = products_[m.change()->a];
-    args.a = reinterpret_cast<uint16_t*>(std::exchange(at, at + bytes.a));
-    args.b = reinterpret_cast<uint16_t*>(std::exchange(at, at + bytes.b));
-    args.factors = reinterpret_cast<float*>(std::exchange(at, at + bytes.factors));
-    args.adapters = reinterpret_cast<int32_t*>(std::exchange(at, at + bytes.adapters));
+    PromptAdapter& product = products_[m.change()->a];
+    AdapterArgs& args = product.args;
+    const auto take = [&](auto& pointer, int64_t of) {
+      pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(std::exchange(at, at + of));
+    };
+    take(args.a, bytes.a);
+    take(args.b, bytes.b);
+    take(args.factors, bytes.factors);
+    take(args.adapters, bytes.adapters);
+    product.a = args.a;
+    if (bytes.prompt_a > 0) take(product.a, bytes.prompt_a);
+    take(product.factors, bytes.prompt_values / 2);
+    take(product.limits, bytes.prompt_values / 2);
     args.columns = static_cast<int>(desc.adapter_columns());
+    int64_t rows = 0;
     for (int i = 0; i < desc.parts; ++i) {
       args.first[i] = args.padded;
       args.ranks[i] = static_cast<int>(padded_rank(desc.ranks[i]));
       args.padded += args.ranks[i];
+      if (desc.gated) continue;
+      product.first_row[i] = rows;
+      rows += core::round_up(desc.rows[i], row_block_rows(desc.format.tile_bytes));
     }
   });
 }
@@ -60,32 +72,49 @@ void PackedAdapters::make(const core::Program& program, const Plan& adapted, con
   RIDGE_CUDA(cudaMemcpyAsync(ids.as(), rows.data(), ids.bytes(), cudaMemcpyHostToDevice, launch.stream));
   RIDGE_CUDA(cudaMemsetAsync(memory_.as(), 0, memory_.bytes(), launch.stream)); // the padding
   visit_changed(adapted, [&](const MatrixStep& m) {
-    const AdapterArgs& args = products_.at(m.change()->a);
-    const int row_block = row_block_rows(desc_of(program, m, 1).format.tile_bytes);
-    int64_t segment = 0, result = 0; // the first result of a segment among those of the product
+    const PromptAdapter& product = products_.at(m.change()->a);
+    const AdapterArgs& args = product.args;
+    size_t s = 0;
     visit_weights(m, [&](const MatrixStep::Part& part, const core::Weight& a, const core::Weight& b) {
-      for (; &m.parts[segment] != &part; ++segment)
-        result += core::round_up(program.weights[m.parts[segment].weight].rows, row_block);
+      while (&m.parts[s] != &part) ++s;
       const auto decode = [&](core::WeightId id) {
         const core::Weight& w = program.weights[id];
         format_kernels(w.type).embed(launch, weights[id].data, w.cols, ids.as<int32_t>(), static_cast<int>(w.rows),
                                      decoded.as<float>());
       };
-      const int64_t first = args.first[segment];
-      auto* const factors = const_cast<float*>(args.factors) + first;
+      const int64_t first = args.first[s];
+      const auto writable = [&](const float* values) { return const_cast<float*>(values) + first; };
+      const auto pack_a = [&](const float* norm, const uint16_t* to, const float* factors) {
+        pack_adapter_a(launch, decoded.as<float>(), a.rows, a.cols, norm, weights.vector(part.change.scale->weights[0]),
+                       const_cast<uint16_t*>(to) + first * a.cols, writable(factors));
+      };
       decode(part.change.a);
-      pack_adapter_a(launch, decoded.as<float>(), a.rows, a.cols, weights.vector(m.norm),
-                     weights.vector(part.change.scale->weights[0]), const_cast<uint16_t*>(args.a) + first * a.cols,
-                     factors);
+      pack_a(weights.vector(m.norm), args.a, args.factors);
+      if (prompts_) pack_a(nullptr, product.a, product.factors);
       decode(part.change.b);
       pack_adapter_b(launch, decoded.as<float>(), b.rows, b.cols,
-                     const_cast<uint16_t*>(args.b) + (m.glu ? first : result * args.columns), args.columns, factors);
+                     const_cast<uint16_t*>(args.b) + (m.glu ? first : product.first_row[s] * args.columns),
+                     args.columns, writable(args.factors), prompts_ ? writable(product.factors) : nullptr);
+      if (prompts_)
+        limit_prompt_adapter(launch, product.a + first * a.cols, a.cols, a.rows, product.factors + first,
+                             writable(product.limits));
       RIDGE_CUDA(cudaMemcpyAsync(const_cast<int32_t*>(args.adapters) + first,
                                  weights[part.change.scale->weights[1]].data, a.rows * sizeof(int32_t),
                                  cudaMemcpyDeviceToDevice, launch.stream));
     });
   });
   RIDGE_CUDA(cudaStreamSynchronize(launch.stream));
+}
+
+void PackedAdapters::add_bounds(const core::Program& program, const MatrixStep& m,
+                                const std::function<ProductBound*(core::WeightId)>& bound_of,
+                                const Launch& launch) const {
+  const PromptAdapter& product = products_.at(m.change()->a);
+  const AdapterArgs& args = product.args;
+  for (size_t s = 0; s < m.parts.size(); ++s)
+    add_adapter_bound(launch, args.b + (m.glu ? args.first[s] : product.first_row[s] * args.columns),
+                      program.weights[m.parts[s].weight].rows, args.columns, args.ranks[s],
+                      product.limits + args.first[s], bound_of(m.parts[s].weight));
 }
 
 } // namespace ridge::kernels::cuda

@@ -18,6 +18,7 @@ void Workspace::allocate_values() {
   dataflow_ = memory(sizes_.dataflow, "the activations");
   for (const int64_t bytes : sizes_.adapted.values) adapted_values_.push_back(memory(bytes, "the activations"));
   adapted_dataflow_ = memory(sizes_.adapted.dataflow, "the activations");
+  adapted_x_ = memory(sizes_.adapted_x, "the activations");
 }
 
 // What the host reads or writes has one place in both plans.
@@ -25,7 +26,11 @@ void Workspace::place_adapted_values(const core::Program& program, const Plan& a
   for (core::ValueId id = 0; id < std::ssize(program.values); ++id) {
     const int32_t slot = adapted.buffers.slot_of_value[id];
     const bool shared = program.is_read_after(id) || id == program.input;
-    adapted_places_.push_back(shared ? value(id) : slot < 0 ? nullptr : adapted_values_[slot].as<float>());
+    const int32_t of_plan = slot < 0 ? kNone : sizes_.adapted_slots[slot];
+    adapted_places_.push_back(shared             ? value(id)
+                              : slot < 0         ? nullptr
+                              : of_plan != kNone ? values_[of_plan].as<float>()
+                                                 : adapted_values_[slot].as<float>());
   }
 }
 

@@ -13,7 +13,7 @@ namespace ridge::kernels::cuda {
 
 class Workspace {
  public:
-  // `adapted`: a plan for one or two tokens, or null.
+  // `adapted`: may be null.
   Workspace(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan, const Plan* adapted,
             const DeviceContext& context);
 
@@ -31,6 +31,7 @@ class Workspace {
   const uint8_t* rope_axes(int32_t index) const { return rope_axes_[index]; } // null: pairs rotate by position
   int64_t bytes() const { return bytes_; }
 
+  uint16_t* adapted_x() const { return adapted_x_.as<uint16_t>(); }
   uint16_t* half_x() const { return half_x_.as<uint16_t>(); }
   uint16_t* glu_half() const { return glu_half_.as<uint16_t>(); }
   unsigned* glu_largest() const { return glu_largest_.as<unsigned>(); }
@@ -72,7 +73,7 @@ class Workspace {
   std::vector<int32_t> slot_of_value_;
   int64_t bytes_ = 0;
   std::vector<DeviceMemory> values_, adapted_values_;
-  DeviceMemory dataflow_, adapted_dataflow_;
+  DeviceMemory dataflow_, adapted_dataflow_, adapted_x_;
   std::vector<float*> adapted_places_; // by value
   std::vector<DeviceMemory> rope_tables_;
   std::vector<const uint8_t*> rope_axes_;

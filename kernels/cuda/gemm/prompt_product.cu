@@ -48,14 +48,17 @@ __global__ void __launch_bounds__(kProductThreads, 1) product_kernel(const __gri
     give_registers<40>();
     if (threadIdx.x != kConsumers * 128) return;
     for (int tile = blockIdx.x; tile < total; tile += gridDim.x) {
-      const uint8_t* x = args.x + int64_t{tile % token_tiles} * Shape::kXBytes;
+      const int64_t of_tokens = int64_t{tile % token_tiles} * Shape::kXBytes;
       const uint8_t* w = args.w + int64_t{tile / token_tiles} * Shape::kWBytes;
       for (int step = 0; step < args.steps; ++step) {
         empty[stage].wait(parity ^ 1);
         const BarrierAddress arrived(&full[stage]);
         arrived.arrive_expecting(Shape::kStageBytes);
         uint8_t* to = tiles + stage * Shape::kStageBytes;
-        arrived.bulk_copy(to, x + int64_t{step} * args.token_rows * kTileRowBytes, Shape::kXBytes);
+        const int more = step - args.steps + args.more_steps;
+        const uint8_t* x = more < 0 ? args.x + int64_t{step} * args.token_rows * kTileRowBytes
+                                    : args.more_x + int64_t{more} * args.token_rows * kTileRowBytes;
+        arrived.bulk_copy(to, x + of_tokens, Shape::kXBytes);
         arrived.bulk_copy(to + Shape::kXBytes, w + int64_t{step} * args.w_pitch * kTileRowBytes, Shape::kWBytes);
         next_stage();
       }
@@ -175,7 +178,9 @@ class PromptProduct {
     product_.exponent = input.exponent;
     product_.tokens = input.tokens;
     product_.token_rows = static_cast<int>(core::round_up(input.tokens, kPromptTokens));
-    product_.steps = static_cast<int>(tiles_of(input.cols));
+    product_.more_x = reinterpret_cast<const uint8_t*>(result.adapted_x);
+    product_.more_steps = static_cast<int>(tiles_of(result.adapted_columns));
+    product_.steps = static_cast<int>(tiles_of(input.cols)) + product_.more_steps;
     product_.log2_largest = result.log2_largest;
     product_.gated = gated_;
     product_.activated = !gated_ && result.glu;
@@ -200,7 +205,7 @@ class PromptProduct {
         if (decoded_.segments == 0) begin_decoding(m.args);
         do {
           const int rows = std::min(m.args.segment[s].rows - done, (product_.w_pitch - product_.w_rows) / stride_);
-          add(m.args, s, done, rows);
+          add(m, s, done, rows);
           done += rows;
           if (done == m.args.segment[s].rows) ++s, done = 0;
         } while (s < segments_of(m.args) && product_.w_rows < product_.w_pitch);
@@ -285,15 +290,36 @@ class PromptProduct {
   void decode(const PromptMatrices& m) {
     if (kept_ && kept_->is_decoded) {
       decoded_ = {};
+      adapted_ = {};
       return;
     }
     Launch decoding = launch_;
     if (uses_second_stream_) decoding.stream = scratch_.stream_.handle, decoding.overlap = false;
     m.expand(decoding, decoded_);
+    if (product_.more_steps > 0) {
+      adapted_.stride = decoded_.stride;
+      adapted_.out = decoded_.out + tiles_of(decoded_.cols) * decoded_.out_rows * kTileRowBytes;
+      adapted_.out_rows = decoded_.out_rows;
+      adapted_.tiles = product_.more_steps;
+      launch_prompt_adapter_weights(decoding, adapted_);
+    }
     decoded_ = {};
+    adapted_ = {};
   }
 
-  void add(const GemmArgs& args, int s, int first, int rows) {
+  PromptAdapterRows adapted_rows(const PromptAdapter* adapter, int s, int first, int rows, int to) const {
+    if (!adapter) return {nullptr, 0, rows, to, 0, 0};
+    const AdapterArgs& args = adapter->args;
+    return {args.b + (adapter->first_row[s] + first) * args.columns + (gated_ ? args.first[s] : 0),
+            args.columns,
+            rows,
+            to,
+            adapter->first_column + args.first[s],
+            args.ranks[s]};
+  }
+
+  void add(const PromptMatrices& m, int s, int first, int rows) {
+    const GemmArgs& args = m.args;
     const GemmSegment& segment = args.segment[s];
     const auto slice = [&](const float* vector) { return vector ? vector + first : nullptr; };
     product_.segment[product_.segments++] = {rows,
@@ -303,9 +329,11 @@ class PromptProduct {
                                              slice(segment.bias),
                                              gated_ ? slice(args.segment[1].bias) : nullptr,
                                              s == 0 ? slice(args.residual) : nullptr};
-    for (int k = 0; k < stride_; ++k)
+    for (int k = 0; k < stride_; ++k) {
       decoded_.segment[decoded_.segments++] = {args.segment[s + k].weights + first * args.row_bytes, rows,
                                                product_.w_rows + k};
+      adapted_.segment[adapted_.segments++] = adapted_rows(m.adapter, s + k, first, rows, product_.w_rows + k);
+    }
     product_.w_rows += static_cast<int>(padded(rows));
   }
 
@@ -339,6 +367,7 @@ class PromptProduct {
   PromptScratch::Kept* kept_ = nullptr;
   bool uses_second_stream_ = true; // decodes in the second stream
   ExpandArgs decoded_ = {};
+  PromptAdapterWeights adapted_ = {};
   ProductArgs product_ = {};
 };
 

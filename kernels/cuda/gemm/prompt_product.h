@@ -8,6 +8,7 @@
 #include "core/host_device/round_up.h"
 #include "kernels/cuda/gemm/expand.h"
 #include "kernels/cuda/gemm/product_bound.h"
+#include "kernels/cuda/gemm/prompt_adapters.h"
 #include "kernels/cuda/products/gemm.h"
 #include "kernels/cuda/products/scratch_sizes.h"
 #include "kernels/cuda/runtime/device.h"
@@ -38,9 +39,11 @@ struct SumMail; // exchange/sum_mail.h
 struct PromptResult {
   int log2_largest = kLog2LargestHalf; // bounds the input's elements, before exponents
   bool gated = false;
-  std::optional<FusedGlu> glu;        // if not gated: an activation of `gate`; x is 1
-  TiledHalf half;                     // destination, for one segment, instead of `out`; or null
-  const ProductBound* bounds[2] = {}; // with `half`: of the matrix, or gate and up
+  std::optional<FusedGlu> glu;         // if not gated: an activation of `gate`; x is 1
+  TiledHalf half;                      // destination, for one segment, instead of `out`; or null
+  const ProductBound* bounds[2] = {};  // with `half`: of the matrix, or gate and up
+  const uint16_t* adapted_x = nullptr; // more columns of x (prompt_adapters.h)
+  int adapted_columns = 0;
 };
 
 bool can_multiply_prompts(const Launch&);
@@ -79,6 +82,7 @@ class PromptScratch {
 struct PromptMatrices {
   GemmArgs args; // x is HalfLayout::tiles
   void (*expand)(const Launch&, const ExpandArgs&);
+  const PromptAdapter* adapter = nullptr;
 };
 inline constexpr size_t kMaxPromptMatrices = kMaxSegments;
 

@@ -25,6 +25,8 @@ struct ProductArgs {
   int w_rows, w_pitch; // w_pitch: between column tiles
   int tile_rows;       // each segment is padded to whole tiles
   int steps;
+  int more_steps; // the last of these, with columns of adapters
+  const uint8_t* more_x;
   bool gated; // even rows of w are gates, odd ones up
   bool activated;
   FusedGlu glu;

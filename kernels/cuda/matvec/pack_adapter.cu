@@ -33,7 +33,8 @@ __global__ void pack_a_kernel(const float* a, int64_t cols, const float* norm, c
 }
 
 // A block per column.
-__global__ void pack_b_kernel(const float* b, int64_t rows, uint16_t* to, int64_t to_stride, float* factors) {
+__global__ void pack_b_kernel(const float* b, int64_t rows, uint16_t* to, int64_t to_stride, float* factors,
+                              float* more_factors) {
   const int column = blockIdx.x;
   const auto value = [&](int64_t i) { return b[i * gridDim.x + column]; };
   float largest = 0;
@@ -41,7 +42,9 @@ __global__ void pack_b_kernel(const float* b, int64_t rows, uint16_t* to, int64_
   const int exponent = shared_exponent(largest);
   for (int64_t i = threadIdx.x; i < rows; i += kPackThreads)
     to[i * to_stride + column] = half_bits(scalbnf(value(i), -exponent));
-  if (threadIdx.x == 0) factors[column] = scalbnf(factors[column], exponent);
+  if (threadIdx.x > 0) return;
+  for (float* const each : {factors, more_factors})
+    if (each) each[column] = scalbnf(each[column], exponent);
 }
 
 } // namespace
@@ -52,8 +55,8 @@ void pack_adapter_a(const Launch& launch, const float* a, int64_t rows, int64_t 
 }
 
 void pack_adapter_b(const Launch& launch, const float* b, int64_t rows, int64_t columns, uint16_t* to,
-                    int64_t to_stride, float* factors) {
-  launch(pack_b_kernel, static_cast<unsigned>(columns), kPackThreads, 0, b, rows, to, to_stride, factors);
+                    int64_t to_stride, float* factors, float* more_factors) {
+  launch(pack_b_kernel, static_cast<unsigned>(columns), kPackThreads, 0, b, rows, to, to_stride, factors, more_factors);
 }
 
 } // namespace ridge::kernels::cuda

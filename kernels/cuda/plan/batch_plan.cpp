@@ -1,5 +1,7 @@
 #include "kernels/cuda/plan/batch_planning.h"
 #include "kernels/cuda/plan/folded_routers.h"
+#include "kernels/cuda/plan/packed_adapters.h"
+#include "kernels/cuda/products/scratch_sizes.h"
 
 #include <algorithm>
 #include <utility>
@@ -30,8 +32,10 @@ std::vector<bool> find_siblings(const std::vector<Step>& steps) {
   return follows;
 }
 
-std::optional<ProductKernel> forced_way(const PlanInputs& in, const Plan& plan, const std::vector<int32_t>& steps) {
-  if (std::ranges::any_of(steps, [&](int32_t step) { return plan.steps[step].matrix()->has_changes(); }))
+std::optional<ProductKernel> forced_way(const PlanInputs& in, const Plan& plan, const std::vector<int32_t>& steps,
+                                        int64_t rows) {
+  if (rows <= kDataflowTokens &&
+      std::ranges::any_of(steps, [&](int32_t step) { return plan.steps[step].matrix()->has_changes(); }))
     return ProductKernel::matvec;
   if (in.forced.empty()) return std::nullopt;
   auto found = in.forced.find("");
@@ -125,7 +129,7 @@ void Planning::choose_way(const std::vector<int32_t>& group) {
   const MatrixStep& first = *question.products[0];
   question.rows = rows_of(first.x) * first.used;
   question.after_attention = group[0] > 0 && attends(steps[group[0] - 1]);
-  ProductChoice choice = choose(in, question, forced_way(in, plan, group));
+  ProductChoice choice = choose(in, question, forced_way(in, plan, group, question.rows));
   for (const int32_t step : group) ways[step] = choice.way;
   products.push_back({group, std::move(choice)});
 }
@@ -149,13 +153,25 @@ bool Planning::only_next_reads(int32_t step, ValueId x) const {
          std::ranges::count_if(steps, reads) == 1;
 }
 
-// One or two tokens: the blocks of a product pass A x by dataflow.
+// One or two rows: the blocks of a product pass A x by dataflow. More: prompt products.
 bool Planning::can_adapt() const {
-  if (dataflow_tokens == 0 || in.config.exact || in.config.observer) return false;
-  return std::ranges::all_of(steps, [&](const Step& step) {
-    const MatrixStep* m = step.matrix();
-    return !m || !m->has_changes() || cut_adapted(in.limits, desc(*m, shape.tokens));
-  });
+  if (!overlaps() || !in.dataflow_sync || in.config.exact || in.config.observer) return false;
+  int64_t columns = 0; // of siblings
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const MatrixStep* m = steps[i].matrix();
+    if (!m || !has_rows(steps[i])) continue;
+    const int64_t rows = rows_of(m->x);
+    if (rows <= kDataflowTokens) {
+      if (m->has_changes() && !cut_adapted(in.limits, desc(*m, rows))) return false;
+      continue;
+    }
+    columns += desc(*m, rows).padded_ranks();
+    if (m->has_changes() && (!adapts_prompts(in.config, in.limits) || ways[i] != ProductKernel::prompt ||
+                             first_weight(*m).cols % kTileColumns != 0 || columns > kMaxAdapterColumns))
+      return false;
+    if (!sibling_follows[i]) columns = 0;
+  }
+  return true;
 }
 
 namespace {
@@ -175,7 +191,7 @@ BatchPlan finished(Planning planning) {
 } // namespace
 
 BatchPlan plan_for(const PlanInputs& inputs, const PlanShape& shape) {
-  if (inputs.adapted && shape.tokens <= kDataflowTokens)
+  if (inputs.adapted && (shape.tokens <= kDataflowTokens || shape.tokens > kGraphTokens))
     if (Planning adapted(inputs, *inputs.adapted, shape); adapted.can_adapt()) {
       BatchPlan plan = finished(std::move(adapted));
       plan.adapted = true;

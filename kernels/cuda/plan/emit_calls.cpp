@@ -16,7 +16,8 @@ class Emitter {
   explicit Emitter(const Planning& planning) : p_(planning) {}
 
   Calls run() {
-    if (p_.dataflow_tokens > 0 && std::ranges::count(p_.plan.dataflow_values, true) > 0) add(ClearDataflow{});
+    if ((p_.dataflow_tokens > 0 || &p_.plan == p_.in.adapted) && std::ranges::count(p_.plan.dataflow_values, true) > 0)
+      add(ClearDataflow{});
     for (; step_ < std::ssize(p_.steps); ++step_)
       if (p_.has_rows(p_.steps[step_]) && !p_.is_absorbed(step_)) add_step(p_.steps[step_]);
     --step_;

@@ -113,7 +113,7 @@ MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig&
   const std::optional<Plan> made = adapts_products(config, limits) ? make_adapted_plan(program) : std::nullopt;
   const Plan* adapted = made ? &*made : nullptr;
   memory.weights = weight_bytes(program, groups) + folded_bytes(program, config, plan, limits) +
-                   packed_adapter_bytes(program, adapted);
+                   packed_adapter_bytes(program, adapted, adapts_prompts(config, limits));
   memory.experts = expert_sizes(groups);
   const std::vector<core::CacheRows> rows = core::cache_rows(program, config);
   for (size_t i = 0; i < rows.size(); ++i) {

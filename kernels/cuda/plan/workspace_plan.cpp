@@ -4,6 +4,7 @@
 #include "core/rings.h"
 #include "kernels/cuda/gemm/product_bound.h"
 #include "kernels/cuda/plan/batch_plan.h"
+#include "kernels/cuda/plan/packed_adapters.h"
 #include "kernels/cuda/products/gemm.h"
 #include "kernels/cuda/products/scratch_sizes.h"
 
@@ -123,6 +124,26 @@ void plan_attention(const core::Program& program, const core::ExecutorConfig& co
   if (to.unpacked_cache > 0) to.zero_streams = config.max_batch * static_cast<int64_t>(sizeof(int32_t));
 }
 
+// A batch uses the values of one plan. Of the other's only those remain that are read after a batch.
+void share_values(const core::Program& program, const Plan& plan, WorkspacePlan& to) {
+  std::vector<bool> taken(to.values.size());
+  for (core::ValueId id = 0; id < std::ssize(program.values); ++id)
+    if (const int32_t slot = plan.buffers.slot_of_value[id];
+        slot >= 0 && (program.is_read_after(id) || id == program.input))
+      taken[slot] = true;
+  to.adapted_slots.assign(to.adapted.values.size(), kNone);
+  for (size_t i = 0; i < to.adapted.values.size(); ++i) {
+    int32_t best = kNone;
+    for (size_t j = 0; j < to.values.size(); ++j)
+      if (!taken[j] && to.values[j] >= to.adapted.values[i] && (best == kNone || to.values[j] < to.values[best]))
+        best = static_cast<int32_t>(j);
+    if (best == kNone) continue;
+    taken[best] = true;
+    to.adapted_slots[i] = best;
+    to.adapted.values[i] = 0;
+  }
+}
+
 int64_t sum(const std::vector<int64_t>& of) { return std::accumulate(of.begin(), of.end(), int64_t{0}); }
 
 } // namespace
@@ -130,16 +151,20 @@ int64_t sum(const std::vector<int64_t>& of) { return std::accumulate(of.begin(),
 int64_t WorkspacePlan::bytes() const {
   return sum(values) + dataflow + sum(adapted.values) + adapted.dataflow + sum(rope_tables) + half_x + glu_half +
          glu_largest + exponents + 2 * gate + 2 * decoded + product_bounds + batch_parts + slots + attention_partial +
-         latent_partial + index_scores + attention_tickets + unpacked_cache + zero_streams;
+         latent_partial + adapted_x + index_scores + attention_tickets + unpacked_cache + zero_streams;
 }
 
 WorkspacePlan plan_workspace(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,
                              const DeviceLimits& limits, const Plan* adapted) {
   WorkspacePlan made;
   plan_values(program, plan, config.max_batch, config.max_outputs, made);
-  if (adapted)
-    plan_values(program, *adapted, std::min(config.max_batch, kDataflowTokens),
-                std::min(config.max_outputs, kDataflowTokens), made.adapted);
+  if (adapted) {
+    const bool prompts = adapts_prompts(config, limits);
+    const auto most = [&](int64_t rows) { return prompts ? rows : std::min(rows, kDataflowTokens); };
+    plan_values(program, *adapted, most(config.max_batch), most(config.max_outputs), made.adapted);
+    share_values(program, plan, made);
+    if (prompts) made.adapted_x = round_up(config.max_batch, kPromptTokens) * kMaxAdapterColumns * kF16Bytes;
+  }
   for (const core::RopeTable& table : program.rope_tables)
     made.rope_tables.push_back(std::ssize(table.frequencies(config.context)) * kFloatBytes + std::ssize(table.axes));
   if (has_tensor_products(config, limits)) plan_products(program, config, plan, limits, made);

@@ -17,7 +17,9 @@ struct ValuesPlan {
   int64_t dataflow = 0;
 };
 struct WorkspacePlan : ValuesPlan {
-  ValuesPlan adapted; // of an adapted plan, for one or two tokens
+  ValuesPlan adapted;                 // of an adapted plan, without shared values
+  std::vector<int32_t> adapted_slots; // by its slots: the slot whose memory it takes, or kNone
+  int64_t adapted_x = 0;              // more columns of prompts (gemm/prompt_adapters.h)
   std::vector<int64_t> rope_tables;
 
   // half_x, exponents: f16 input; glu_half, glu_largest: f16 output of gate and up, and maxima; gate, decoded: each of

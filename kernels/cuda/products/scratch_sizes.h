@@ -37,7 +37,8 @@ inline constexpr int kTileRowBytes = kTileColumns * 2;
 inline constexpr int kRowsAtOnce = 256;              // operands are padded to this
 inline constexpr int64_t kExpandedBytes = 112 << 20; // of decoded weights, unless 256 rows need more
 
-inline constexpr int kPromptTokens = 128; // x is padded to this, with anything
+inline constexpr int kPromptTokens = 128;      // x is padded to this, with anything
+inline constexpr int kMaxAdapterColumns = 256; // of LoRA adapters behind a prompt product's x
 inline constexpr int64_t kMaxNormedColumns = 16384;
 
 constexpr int64_t tiles_of(int64_t cols) { return (cols + kTileColumns - 1) / kTileColumns; }

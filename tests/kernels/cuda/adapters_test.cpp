@@ -114,6 +114,47 @@ TEST_CASE("CUDA: products add the changes of adapters in their own kernels, what
     }
 }
 
+TEST_CASE("CUDA: prompt products add the changes of adapters, by stream and position") {
+  REQUIRE_DEVICE();
+  using quant::Type;
+  const uint64_t seed = tests::printed_seed();
+  for (const std::vector<int64_t>& ranks : {std::vector<int64_t>{16}, {3, 16}, {64}, {8, 120}})
+    for (const Type type : {Type::Q4_K, Type::Q8_0, Type::F16}) {
+      CAPTURE(ranks);
+      CAPTURE(type);
+      RandomProgram model(seed);
+      model.transformer({.width = 512, .hidden = 768, .bias = ranks[0] == 3}, type,
+                        type == Type::Q4_K ? Type::Q6_K : Type::Q8_0);
+      tests::add_adapters(model, ranks, Type::F16);
+      core::ExecutorConfig config = tests::fast_config();
+      config.streams = 2;
+      config.context = config.max_batch = 192;
+      tests::GpuOptions prompt;
+      prompt.way = "prompt";
+      const auto executor = tests::make_cuda_executor(model.program, config, prompt);
+      tests::Naive naive(model.program, config.k_type, config.v_type);
+      std::vector<core::AdapterUse> uses(ranks.size(), {-0.9f, 0});
+      uses.back() = {2.5f, 30};
+      executor->set_adapters(1, uses);
+      naive.set_adapters(1, uses);
+      tests::Steps steps = tests::consecutive(model, 0, 75, 0), second = tests::consecutive(model, 0, 66, 1);
+      steps.outputs = {74, 140};
+      std::ranges::copy(second.tokens, std::back_inserter(steps.tokens));
+      std::ranges::copy(second.positions, std::back_inserter(steps.positions));
+      std::ranges::copy(second.streams, std::back_inserter(steps.streams));
+      const std::string plan = executor->describe_plan(steps.batch());
+      CAPTURE(plan);
+      CHECK((plan.find("adapted") != std::string::npos) == (ranks.back() < 120)); // 3 x 128 columns beside q, k, v
+      const double error = tests::nmse(tests::run(*executor, steps), naive.forward(steps.batch()));
+      CHECK(error < 1e-5);
+      for (const int32_t stream : {0, 1}) {
+        tests::Steps next = tests::consecutive(model, stream == 0 ? 75 : 66, 1, stream);
+        CHECK(tests::nmse(tests::run(*executor, next), naive.forward(next.batch())) <
+              40 * tests::single_token_bound(quant::format(type)));
+      }
+    }
+}
+
 TEST_CASE("CUDA: an adapter of scale 0 changes no bit of one and two tokens") {
   REQUIRE_DEVICE();
   RandomProgram model(tests::printed_seed());

@@ -75,7 +75,7 @@ TEST_CASE("adapted plan: values of A pass between a kernel's blocks, so a produc
         CHECK(plan->dataflow_values[part.change.small] == (&part == &m->parts[0]));
       const int64_t rows_of_a = kPadded * std::ssize(m->parts);
       CHECK(plan->widths.at(m->change()->small) == rows_of_a);
-      const kernels::cuda::AdapterBytes bytes = kernels::cuda::adapter_bytes(program, *m);
+      const kernels::cuda::AdapterBytes bytes = kernels::cuda::adapter_bytes(program, *m, false);
       CHECK(bytes.a == rows_of_a * program.weights[m->parts[0].weight].cols * 2);
       CHECK(bytes.b ==
             (m->glu ? program.weights[m->parts[0].weight].rows * rows_of_a : rows_of(program, *m) * kPadded) * 2);
@@ -84,8 +84,33 @@ TEST_CASE("adapted plan: values of A pass between a kernel's blocks, so a produc
       packed += bytes.all();
     }
   CHECK(parts == kProductsOfLayer + 1);
-  CHECK(kernels::cuda::packed_adapter_bytes(program, &*plan) == packed);
-  CHECK(kernels::cuda::packed_adapter_bytes(setting.model.program, nullptr) == 0);
+  CHECK(kernels::cuda::packed_adapter_bytes(program, &*plan, false) == packed);
+  CHECK(kernels::cuda::packed_adapter_bytes(program, nullptr, true) == 0);
+}
+
+TEST_CASE("adapted plan: prompts take no more kernels with adapters than without, but clear what passes in the last") {
+  RandomProgram::Shape shape;
+  shape.layers = 3;
+  shape.width = 1024;
+  shape.value_type = Type::Q6_K; // a sibling
+  Setting plain(shape), adapted(shape);
+  add_adapters(adapted.model, {16}, Type::F16);
+  for (Setting* setting : {&plain, &adapted}) setting->forced[""] = kernels::cuda::ProductKernel::prompt;
+  for (const int64_t outputs : {0, 1, 2}) {
+    CAPTURE(outputs);
+    const BatchPlan plan = adapted.plan({96, outputs, 16, false}), without = plain.plan({96, outputs, 16, false});
+    CHECK(plan.adapted);
+    CHECK(scalings(plan) == 0);
+    std::vector<std::string_view> kernels = kernels_of(plan);
+    REQUIRE(kernels[0] == ClearDataflow::kName);
+    kernels.erase(kernels.begin());
+    CHECK(kernels == kernels_of(without));
+  }
+  CHECK_FALSE(adapted.plan({96, 3, 16, false}).adapted);
+  Setting wide(shape);
+  add_adapters(wide.model, {96}, Type::F16); // q, k and v together have too many columns
+  wide.forced = adapted.forced;
+  CHECK_FALSE(wide.plan({96, 1, 16, false}).adapted);
 }
 
 TEST_CASE("adapted plan: larger batches, other kernels, and runs that observe or must be exact take the ops") {

@@ -55,7 +55,9 @@ Planning::Planning(const PlanInputs& inputs, const Plan& steps_of, const PlanSha
       sibling_follows(find_siblings(steps)), ways(steps.size(), ProductKernel::matvec) {
   if (in.overlap && in.dataflow_sync && shape.tokens <= kDataflowTokens) {
     dataflow_tokens = shape.tokens;
-    const auto folds = [&](const Step& step) { return folded_router(static_cast<int32_t>(&step - steps.data())); };
+    const auto folds = [&](const Step& step) {
+      return folded_router(static_cast<int32_t>(&step - steps.data())).has_value();
+    };
     // Kernels that follow one another have all values; only a folded router's blocks wait for others.
     if (!overlaps() && std::ranges::none_of(steps, folds)) dataflow_tokens = 0;
   }

@@ -140,7 +140,7 @@ TEST_CASE("CUDA: latent attention to chosen positions, all of them, some, and no
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   tests::Share share;
-  for (const LatentHeads& h : {LatentHeads{128, 512, 64}, LatentHeads{20, 512, 64}, LatentHeads{70, 256, 32},
+  for (const LatentHeads& h : {LatentHeads{70, 512, 64}, LatentHeads{20, 512, 64}, LatentHeads{128, 256, 32},
                                LatentHeads{3, 256, 64}, LatentHeads{40, 512, 64}, LatentHeads{5, 96, 32}})
     for (const ChosenPositions& choice : {ChosenPositions{600, 1, false}, ChosenPositions{100, 1, false},
                                           ChosenPositions{96, 4, false}, ChosenPositions{99, 4, true}})

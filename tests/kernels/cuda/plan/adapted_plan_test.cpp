@@ -1,6 +1,7 @@
 // LoRA adapters inside products, without a GPU.
 #include "kernels/cuda/plan/packed_adapters.h"
 #include "kernels/cuda/plan/planning.h"
+#include "kernels/cuda/plan/workspace_plan.h"
 #include "support/random_adapters.h"
 
 using namespace ridge;
@@ -86,6 +87,30 @@ TEST_CASE("adapted plan: values of A pass between a kernel's blocks, so a produc
   CHECK(parts == kProductsOfLayer + 1);
   CHECK(kernels::cuda::packed_adapter_bytes(program, &*plan, false) == packed);
   CHECK(kernels::cuda::packed_adapter_bytes(program, nullptr, true) == 0);
+}
+
+TEST_CASE("adapted plan: its values take memory of the other plan, but none that is read after a batch") {
+  RandomProgram::Shape shape;
+  shape.layers = 3;
+  Setting setting(shape);
+  add_adapters(setting.model, {16}, Type::F16);
+  core::Program& program = setting.model.program;
+  setting.config.max_batch = 512;
+  const Plan plan = kernels::cuda::make_plan(program, true);
+  const std::optional<Plan> adapted = kernels::cuda::make_adapted_plan(program);
+  REQUIRE(adapted);
+  const auto sizes = kernels::cuda::plan_workspace(program, setting.config, plan, setting.limits, &*adapted);
+  const auto alone = kernels::cuda::plan_workspace(program, setting.config, *adapted, setting.limits);
+  std::vector<int32_t> taken = {plan.buffers.slot_of_value[program.logits]};
+  for (size_t i = 0; i < sizes.adapted_slots.size(); ++i) {
+    const int32_t slot = sizes.adapted_slots[i];
+    CHECK(sizes.adapted.values[i] == (slot < 0 ? alone.values[i] : 0));
+    if (slot < 0) continue;
+    CHECK(sizes.values[slot] >= alone.values[i]);
+    CHECK(std::ranges::count(taken, slot) == 0);
+    taken.push_back(slot);
+  }
+  CHECK(std::ranges::count(sizes.adapted_slots, -1) <= 1); // the logits, which are the other plan's
 }
 
 TEST_CASE("adapted plan: prompts take no more kernels with adapters than without, but clear what passes in the last") {

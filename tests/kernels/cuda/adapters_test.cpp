@@ -15,27 +15,29 @@ TEST_CASE("CUDA: streams of a batch have adapters of their own") {
   tests::check_adapters(tests::make_executor, tests::fast_config(), 1e-4, seed);
 }
 
-TEST_CASE("CUDA: decoding goes on with the adapters of its stream") {
+TEST_CASE("CUDA: decoding goes on with the adapters of its stream, in ops and in products") {
   REQUIRE_DEVICE();
   std::mt19937_64 random(tests::printed_seed());
   const tests::AdaptedModel model(false, random);
-  core::ExecutorConfig config = tests::exact_config();
-  config.streams = 4;
-  const auto executor = tests::make_executor(model.program, config),
-             stepped = tests::make_executor(model.program, config);
-  for (int32_t stream = 0; stream < 4; ++stream) {
-    CAPTURE(stream);
-    const auto uses = tests::different_uses()[stream];
-    executor->set_adapters(stream, uses);
-    stepped->set_adapters(stream, uses);
-    const std::vector<int32_t> chosen = tests::greedy_tokens(*executor, model.program.vocab, 5, stream, 12);
-    int32_t token = 5;
-    for (int32_t position = 0; position < 12; ++position) {
-      const int32_t zero = 0;
-      stepped->forward({{&token, 1}, {&position, 1}, {&stream, 1}, {&zero, 1}});
-      const std::span<const float> logits = stepped->logits(0);
-      CHECK(logits[chosen[position]] >= *std::ranges::max_element(logits) - 1e-4f);
-      token = chosen[position];
+  for (core::ExecutorConfig config : {tests::exact_config(), tests::fast_config()}) {
+    CAPTURE(config.exact);
+    config.streams = 4;
+    const auto executor = tests::make_executor(model.program, config),
+               stepped = tests::make_executor(model.program, config);
+    for (int32_t stream = 0; stream < 4; ++stream) {
+      CAPTURE(stream);
+      const auto uses = tests::different_uses()[stream];
+      executor->set_adapters(stream, uses);
+      stepped->set_adapters(stream, uses);
+      const std::vector<int32_t> chosen = tests::greedy_tokens(*executor, model.program.vocab, 5, stream, 12);
+      int32_t token = 5;
+      for (int32_t position = 0; position < 12; ++position) {
+        const int32_t zero = 0;
+        stepped->forward({{&token, 1}, {&position, 1}, {&stream, 1}, {&zero, 1}});
+        const std::span<const float> logits = stepped->logits(0);
+        CHECK(logits[chosen[position]] >= *std::ranges::max_element(logits) - 1e-4f);
+        token = chosen[position];
+      }
     }
   }
 }

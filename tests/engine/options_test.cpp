@@ -172,6 +172,13 @@ TEST_CASE("an executor is batch-invariant where the options say so, a draft head
   CHECK_FALSE(engine::head_config(config).batch_invariant);
 }
 
+TEST_CASE("the CPU computes experts where the options say so") {
+  const auto placed = [](const char* when) { return engine::placement_of({.cpu_experts = when}).cpu_experts; };
+  CHECK(engine::placement_of({}).cpu_experts == engine::CpuExperts::automatic);
+  CHECK(placed("on") == engine::CpuExperts::on);
+  CHECK(placed("off") == engine::CpuExperts::off);
+}
+
 TEST_CASE("several GPUs are not named where a single one is used") {
   api::ModelOptions options;
   options.ranks.gpus = "0,1";

@@ -30,7 +30,7 @@ struct ModelOptions {
   int threads = 0;                  // 0: all cores
   int64_t gpu_layers = -1;          // the last ones; -1: as many as fit
   bool experts_on_host = false;     // routed experts in host memory, cached on the GPU
-  std::string cpu_experts = "auto"; // or on, off: whether the CPU computes some of these
+  bool cpu_experts = false;         // the CPU computes some of these
   std::string gpu_memory;           // "8GiB"; empty: what is free
   std::string host_memory;          // for experts; empty: what is free
   GpuOptions ranks;
@@ -136,7 +136,7 @@ struct BenchRequest {
   std::string threads = "0";                    // 0: all cores
   std::string gpu_layers = "-1";
   bool experts_on_host = false;
-  std::string cpu_experts = "auto";
+  bool cpu_experts = false;
   std::string gpu_memory;
   std::string host_memory;
   GpuOptions ranks;

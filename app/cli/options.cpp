@@ -98,12 +98,10 @@ void add_gpu_room_options(CLI::App& command, const RoomOptions& o) {
                 "fit the GPU")
       ->excludes("--gpu-layers");
   command
-      .add_option("--cpu-experts", o.cpu_experts,
-                  "let the CPU compute experts that the GPU lacks while others are copied to it: on, off, or auto: "
-                  "where it is sooner and memory has room for the file, too")
-      ->check(CLI::IsMember({"auto", "on", "off"}))
-      ->capture_default_str()
-      ->type_name("WHEN");
+      .add_flag("--cpu-experts", o.cpu_experts,
+                "let all CPU threads but one compute experts that the GPU lacks while others are copied to it: as many "
+                "as that makes sooner, if memory has room for the file, too")
+      ->excludes("--gpu-layers");
   command
       .add_option("--gpu-memory", o.gpu_memory,
                   "use at most this much memory of each GPU, such as 8GiB (default: what is free)")
@@ -121,6 +119,7 @@ void add_gpu_room_options(CLI::App& command, const RoomOptions& o) {
       ->check(CLI::Range(1, 64))
       ->excludes("--gpu-layers")
       ->excludes("--cpu-moe")
+      ->excludes("--cpu-experts")
       ->type_name("N");
   command
       .add_option("--pipeline", o.ranks.pipeline,
@@ -129,6 +128,7 @@ void add_gpu_room_options(CLI::App& command, const RoomOptions& o) {
       ->check(CLI::Range(1, 64))
       ->excludes("--gpu-layers")
       ->excludes("--cpu-moe")
+      ->excludes("--cpu-experts")
       ->type_name("N");
 }
 

@@ -18,8 +18,8 @@ inline constexpr const char* kAdapterHelp =
     "GGUF file of a LoRA adapter, with an optional scale as in file.gguf:0.5 (default: 1; repeatable)";
 void add_adapter_options(CLI::App& command, std::vector<api::AdapterOption>& adapters, const char* help = kAdapterHelp);
 struct RoomOptions {
-  bool& experts_on_host;
-  std::string &cpu_experts, &gpu_memory, &host_memory;
+  bool &experts_on_host, &cpu_experts;
+  std::string &gpu_memory, &host_memory;
   api::GpuOptions& ranks;
 };
 void add_gpu_room_options(CLI::App& command, const RoomOptions& options);

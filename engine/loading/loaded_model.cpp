@@ -132,13 +132,10 @@ bool keeps_experts_on_host(const core::Program& program, const core::ExecutorCon
 kernels::cuda::CpuExpertOptions cpu_experts(const core::Program& program, const core::ExecutorConfig& config,
                                             const Placement& wanted) {
   const std::string bus = kernels::cuda::device_info(wanted.first_gpu()).bus;
-  return {.make =
-              [&program, threads = config.threads, bus](std::vector<core::ExpertLayer> layers) {
-                const std::vector<int> processors =
-                    kernels::cpu::processors_near(bus, kernels::cpu::usable_processors());
-                return kernels::cpu::make_host_experts(program, std::move(layers), {threads, processors});
-              },
-          .always = wanted.cpu_experts == CpuExperts::on};
+  return {.make = [&program, threads = config.threads, bus](std::vector<core::ExpertLayer> layers) {
+    const std::vector<int> processors = kernels::cpu::processors_near(bus, kernels::cpu::usable_processors());
+    return kernels::cpu::make_host_experts(program, std::move(layers), {threads, processors});
+  }};
 }
 
 Room room_for(const Placement& wanted) { return free_room(wanted.first_gpu(), wanted.gpu_memory); }
@@ -152,13 +149,16 @@ bool start_with_experts_on_host(LoadedModel& model, core::ExecutorConfig config,
   wanted.host_memory = host_memory_for(sizes, room.cpu, wanted);
   kernels::cuda::CudaOptions options = cuda_options(wanted, true);
   if (!kernels::cuda::fits(model.program, config, options)) return false;
-  const bool has_room = room.cpu >= 2 * static_cast<double>(sizes.all_bytes);
-  if (wanted.cpu_experts == CpuExperts::on || (wanted.cpu_experts == CpuExperts::automatic && has_room))
-    options.cpu_experts = cpu_experts(model.program, config, wanted);
+  const bool has_room = room.cpu >= 2 * static_cast<double>(sizes.all_bytes); // page-locked, and the file's pages
+  if (wanted.cpu_experts && has_room) options.cpu_experts = cpu_experts(model.program, config, wanted);
   model.executor = on_cuda(model.program, config, options, steps);
   model.gpu_share = 1;
   const core::ExpertUse use = model.executor->expert_use();
   if (!steps.note) return true;
+  if (wanted.cpu_experts && use.copies < use.experts && !kernels::cuda::shares_experts_with_cpu(*model.executor))
+    steps.note(has_room ? "--cpu-experts: the CPU is not sooner than the bus, or cannot compute experts of this form; "
+                          "the GPU fetches all"
+                        : "--cpu-experts: memory has no room for the experts and the file, too; the GPU fetches all");
   if (use.on_host < use.experts)
     steps.note(fmt::format("host memory has room for {} of the {} experts per layer and the GPU for {}; the others are "
                            "read from the file when needed, which is slow",
@@ -281,9 +281,7 @@ Placement placement_of(const api::ModelOptions& options) {
           static_cast<int>(options.ranks.tensor_parallel),
           static_cast<int>(options.ranks.pipeline),
           options.ubatch > 0 ? 0 : options.batch,
-          options.cpu_experts == "on"    ? CpuExperts::on
-          : options.cpu_experts == "off" ? CpuExperts::off
-                                         : CpuExperts::automatic};
+          options.cpu_experts};
 }
 
 int ranks_in_all(const Placement& placement) {

@@ -72,10 +72,6 @@ LoadedModel open_model(const std::string& path, const LoadSteps& steps = {},
                        models::Ending ending = models::Ending::logits);
 enum class Device { cuda, cpu };
 
-// Whether the CPU computes some of the experts that the GPU lacks. automatic: where it is sooner and memory has room
-// for the file's experts, too.
-enum class CpuExperts { automatic, on, off };
-
 struct Placement {
   int64_t gpu_layers = -1;      // the last layers and the output; -1: as many as fit
   bool experts_on_host = false; // even if the GPU has room
@@ -84,8 +80,8 @@ struct Placement {
   std::vector<int> gpus = {};   // allowed GPUs; empty: all, as few as hold the model
   int ranks = 0;                // that share each layer (ranks/ranks.h); 0: one per named GPU
   int stages = 1;
-  int64_t long_batch = 0; // prompt tokens per batch where there is room (fit/fit.h); 0: as usual
-  CpuExperts cpu_experts = CpuExperts::automatic;
+  int64_t long_batch = 0;   // prompt tokens per batch where there is room (fit/fit.h); 0: as usual
+  bool cpu_experts = false; // the CPU computes experts that the GPU lacks, where that is sooner
 
   int first_gpu() const { return gpus.empty() ? 0 : gpus[0]; }
 };

@@ -54,6 +54,8 @@ quant::MakeHessian hessian_maker(std::string& problem) {
   return nullptr;
 }
 
+bool shares_experts_with_cpu(const core::Executor&) { return false; }
+
 std::string describe_rates(int) { return ""; }
 
 DeviceLimits limits_for_plans(int) { return kPresumedLimits; }

@@ -172,6 +172,11 @@ TEST_CASE("an executor is batch-invariant where the options say so, a draft head
   CHECK_FALSE(engine::head_config(config).batch_invariant);
 }
 
+TEST_CASE("the CPU computes experts where the options say so") {
+  CHECK_FALSE(engine::placement_of({}).cpu_experts);
+  CHECK(engine::placement_of({.cpu_experts = true}).cpu_experts);
+}
+
 TEST_CASE("several GPUs are not named where a single one is used") {
   api::ModelOptions options;
   options.ranks.gpus = "0,1";

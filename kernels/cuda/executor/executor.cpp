@@ -480,6 +480,8 @@ auto& as_made_here(Of& executor) {
 
 MemoryPlan allocated_memory(const core::Executor& executor) { return as_made_here(executor).allocated(); }
 
+bool shares_experts_with_cpu(const core::Executor& executor) { return as_made_here(executor).shares_experts(); }
+
 std::vector<ProductWays> product_ways(core::Executor& executor, const core::Batch& batch) {
   return as_made_here(executor).product_ways(batch);
 }

@@ -53,6 +53,9 @@ std::unique_ptr<core::Executor> make_cuda_executor(const core::Program& program,
 // Whether GPU memory suffices; allocates and frees it.
 bool fits(const core::Program& program, const core::ExecutorConfig& config, CudaOptions options = {});
 
+// Whether the CPU computes some of its experts.
+bool shares_experts_with_cpu(const core::Executor& executor);
+
 // Rates that products are chosen by; empty for unusable GPUs.
 std::string describe_rates(int device = 0);
 

@@ -72,6 +72,8 @@ class Executor final : public core::Executor {
     return experts_.use();
   }
 
+  bool shares_experts() const { return cpu_experts_ != nullptr; }
+
   bool can_choose(const core::SamplerParams& params) const override {
     return program_.output < 0 && BatchSampler::can_sample(params);
   }

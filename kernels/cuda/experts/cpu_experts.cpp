@@ -40,8 +40,6 @@ CpuExperts::CpuExperts(const core::Program& program, const std::vector<CpuExpert
   times_.first = one + kMailMicroseconds;
   times_.copy = store.measure_copy(launch) * 1e6;
   share_ = options.share ? *options.share : share_of_cpu(times_);
-  for (size_t missing = 1; options.always && missing < share_.size(); ++missing)
-    share_[missing] = std::max<uint8_t>(share_[missing], 1);
   new (mail_.as()) core::ExpertMail;
   Tables tables = {};
   tables.share = share_;
@@ -83,8 +81,8 @@ void CpuExperts::expect_no_more() {
 
 void CpuExperts::check() const {
   if (std::atomic_ref(mail().failed).load(std::memory_order_acquire) != 0)
-    throw_error("the CPU did not compute its share of the experts within {} s: free some of its cores, or use "
-                "--cpu-experts off",
+    throw_error("the CPU did not compute its share of the experts within {} s: free some of its cores, or leave "
+                "out --cpu-experts",
                 options_.patience_seconds);
 }
 

@@ -34,7 +34,6 @@ CpuShare share_of_cpu(const ExpertTimes& times);
 
 struct CpuExpertOptions {
   core::MakeHostExperts make;    // null: the CPU computes no experts
-  bool always = false;           // also where it is not sooner
   std::optional<CpuShare> share; // for tests; empty: by measured times
   double patience_seconds = 10;  // after which steps fail
 };

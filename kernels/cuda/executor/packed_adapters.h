@@ -22,7 +22,7 @@ class PackedAdapters {
             const Launch& launch) const;
 
   int64_t bytes() const { return static_cast<int64_t>(memory_.bytes()); }
-  // Of a product, by its first change. Without what a batch decides.
+  // A product's, by its first change, without what a batch decides.
   const AdapterArgs& operator[](const MatrixStep::Change& first) const { return products_.at(first.a).args; }
   const PromptAdapter& of_prompts(const MatrixStep::Change& first) const { return products_.at(first.a); }
 

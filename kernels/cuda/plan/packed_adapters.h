@@ -12,7 +12,7 @@ struct ExecutorConfig;
 
 namespace ridge::kernels::cuda {
 
-// Of a product; all are multiples of 16, so that bulk copies can move rows.
+// A product's; all are multiples of 16, so that bulk copies can move rows.
 struct AdapterBytes {
   int64_t a, b, factors, adapters;         // AdapterArgs
   int64_t prompt_a = 0, prompt_values = 0; // PromptAdapter: A if a norm's weights are in the other; factors, limits

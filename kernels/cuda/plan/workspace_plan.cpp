@@ -124,7 +124,7 @@ void plan_attention(const core::Program& program, const core::ExecutorConfig& co
   if (to.unpacked_cache > 0) to.zero_streams = config.max_batch * static_cast<int64_t>(sizeof(int32_t));
 }
 
-// A batch uses the values of one plan. Of the other's only those remain that are read after a batch.
+// A batch uses the values of one plan. The other's share their memory, except those that are read after a batch.
 void share_values(const core::Program& program, const Plan& plan, WorkspacePlan& to) {
   std::vector<bool> taken(to.values.size());
   for (core::ValueId id = 0; id < std::ssize(program.values); ++id)

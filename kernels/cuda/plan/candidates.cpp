@@ -210,8 +210,9 @@ double wide(const Question& q, ProductKernel) {
 double blocks_us(const Question& q, int64_t block_rows, double least, double products_per_us) {
   const auto blocks = static_cast<double>(tiles(q.work.out_rows, block_rows) * tiles(q.work.rows, 128));
   const double sm_count = q.in.limits.sm_count;
-  return std::max(blocks / sm_count, least) * static_cast<double>(q.work.cols * block_rows * 128) /
-         (products_per_us / sm_count);
+  const double multiply = std::max(blocks / sm_count, least) * static_cast<double>(q.work.cols * block_rows * 128) /
+                          (products_per_us / sm_count);
+  return std::max(q.read_us(), multiply);
 }
 double gemm(const Question& q, ProductKernel) {
   return start(q) + blocks_us(q, 128, 1.4, std::min(0.8 * q.chip().half_products, 2.63 * q.chip().lanes));

@@ -68,7 +68,7 @@ struct ProductChoice {
 };
 
 // Measured / expected time (`ridge bench --calibrate`), for one version of the costs.
-inline constexpr int kCostsVersion = 1;
+inline constexpr int kCostsVersion = 2;
 using WayFactors = std::array<double, kWays>;
 WayFactors way_factors(const std::map<std::string, double>& by_name); // missing ways: 1; unknown names are ignored
 

@@ -1,18 +1,14 @@
 // Planned GPU memory equals allocated bytes.
 #include "device.h"
-#include "gguf/writer.h"
 #include "greedy.h"
 #include "kernels/cuda/exchange/exchange.h"
 #include "models/model.h"
 #include "models/synthetic.h"
 #include "support/ranks.h"
 #include "support/recipes/recipe_runs.h"
-#include "support/temporary_folder.h"
+#include "support/weightless_file.h"
 
 #include "core/sampler.h"
-
-#include <filesystem>
-#include <fstream>
 
 using namespace ridge;
 using kernels::cuda::MemoryPlan;
@@ -48,25 +44,6 @@ void check_plan(const core::Program& program, const core::ExecutorConfig& config
   CHECK(taken.scratch == plan.scratch);
   CHECK(taken.reserve == 0);
   check_room(program, config, experts_on_host);
-}
-
-// Sparse: only what opening checks is written.
-gguf::File weightless_file(const tests::TemporaryFolder& folder, const models::Shape& shape, const std::string& type) {
-  const gguf::Metadata metadata = models::metadata_of(shape);
-  std::vector<gguf::TensorInfo> tensors = models::tensors_of(shape);
-  models::SyntheticSpec::parse(std::string(shape.name) + ":" + type)
-      .set_types(tensors, shape.architecture, shape.layers);
-  const std::vector<std::byte> head = gguf::file_head(metadata, tensors);
-  const std::string path = folder.write("model.gguf", {reinterpret_cast<const char*>(head.data()), head.size()});
-  std::filesystem::resize_file(path, gguf::file_bytes(metadata, tensors));
-  gguf::File file = gguf::File::open(path);
-  if (const gguf::Tensor* factors = file.find_tensor("rope_freqs.weight")) {
-    const auto at = factors->data.data() - file.tensors()[0].data.data() + std::ssize(head);
-    const std::vector<float> ones(factors->data.size() / sizeof(float), 1);
-    std::fstream out(path, std::ios::in | std::ios::out | std::ios::binary);
-    out.seekp(at).write(reinterpret_cast<const char*>(ones.data()), std::ssize(factors->data));
-  }
-  return file;
 }
 
 } // namespace
@@ -127,8 +104,8 @@ TEST_CASE("CUDA: an executor allocates what was planned, for every shape of benc
     const tests::TemporaryFolder folder;
     models::Shape without_heads = shape;
     without_heads.draft_layers = 0;
-    const gguf::File file = weightless_file(folder, without_heads,
-                                            std::string_view(shape.name).starts_with("gpt-oss") ? "MXFP4" : "Q4_K_M");
+    const gguf::File file = tests::weightless_file(
+        folder, without_heads, std::string_view(shape.name).starts_with("gpt-oss") ? "MXFP4" : "Q4_K_M");
     const core::Program program = models::build_program(file);
     core::ExecutorConfig config;
     config.context = std::min<int64_t>(program.trained_context, 8192);

@@ -1,6 +1,7 @@
 // What a layer's matrices see.
 #include "convert/attention_shares.h"
 #include "convert/calibrated_layer.h"
+#include "convert/tuning/products.h"
 
 #include <algorithm>
 #include <cmath>
@@ -98,7 +99,8 @@ std::optional<ValueId> CalibratedQuantizer::Layer::joined_stream(const Group& gr
   return add->inputs[0] == value ? add->inputs[1] : add->inputs[0];
 }
 
-void CalibratedQuantizer::Layer::add_originals(const Group& group, quant::Hessian& hessian) const {
+CalibratedQuantizer::Layer::HeldBack CalibratedQuantizer::Layer::add_originals(const Group& group,
+                                                                               quant::Hessian& hessian) const {
   const ValueId input = program.ops[group.ops[0]].inputs[0];
   const std::optional<ValueId> stream = joined_stream(group);
   Values ours(*this, program, input), theirs(*this, original, input);
@@ -106,6 +108,7 @@ void CalibratedQuantizer::Layer::add_originals(const Group& group, quant::Hessia
   if (stream) our_stream.emplace(*this, program, *stream), their_stream.emplace(*this, original, *stream);
   const int64_t tokens = owner.text_.chunk_tokens();
   std::vector<float> inputs, originals, ahead;
+  HeldBack held;
   for (int64_t chunk = 0; chunk < ours.chunks; ++chunk) {
     const auto weighted = [&](std::vector<float>& out, std::span<const float> rows) {
       out.assign(rows.begin(), rows.end());
@@ -121,8 +124,41 @@ void CalibratedQuantizer::Layer::add_originals(const Group& group, quant::Hessia
       const std::span<const float> behind = (*our_stream)[chunk];
       for (size_t i = 0; i < ahead.size(); ++i) ahead[i] -= behind[i];
     }
-    hessian.add_originals(inputs, originals, ahead);
+    if (chunk + 1 < ours.chunks) {
+      hessian.add_originals(inputs, originals, ahead);
+      continue;
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) originals[i] -= inputs[i];
+    held = {inputs, originals, ahead};
   }
+  return held;
+}
+
+// The best share of the change for the rows held back, none to all.
+std::vector<float> CalibratedQuantizer::Layer::HeldBack::targets(quant::Hessian& hessian, const Rows& rows) const {
+  std::vector<float> result = hessian.targets(rows.weights, rows.rows);
+  const int64_t cols = rows.cols, tokens = std::ssize(inputs) / cols;
+  for (int64_t i = 0; i < std::ssize(result); ++i) result[i] -= rows.weights[i];
+  std::vector<float> wanted = ahead, got(static_cast<size_t>(tokens * rows.rows));
+  wanted.resize(got.size());
+  tuning::add_product(tokens, rows.rows, cols, {change.data(), cols, 1}, {rows.weights, 1, cols}, wanted.data());
+  tuning::add_product(tokens, rows.rows, cols, {inputs.data(), cols, 1}, {result.data(), 1, cols}, got.data());
+  double along = 0, square = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    along += static_cast<double>(got[i]) * wanted[i];
+    square += static_cast<double>(got[i]) * got[i];
+  }
+  const auto share = static_cast<float>(square > 0 ? std::clamp(along / square, 0.0, 1.0) : 0.0);
+  for (int64_t i = 0; i < std::ssize(result); ++i) result[i] = rows.weights[i] + share * result[i];
+  return result;
+}
+
+// Whether the tensor holds one matrix after the other, as three dimensions or as rows.
+bool CalibratedQuantizer::Layer::has_matrices(core::WeightId experts) const {
+  const core::Weight& weight = program.weights[experts];
+  const WeightSource& source = *source_of(experts);
+  return source.matrices() == weight.count ||
+         (source.matrices() == 1 && source.rows() == weight.count * weight.rows && !slices.at(experts).copied);
 }
 
 // All experts of a group have the same inputs.

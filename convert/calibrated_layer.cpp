@@ -261,13 +261,14 @@ void CalibratedQuantizer::Layer::quantize() {
     }
     std::vector<float> mean_squares;
     std::unique_ptr<quant::Hessian> hessian;
+    HeldBack originals;
     if (const int64_t cols = program.values[program.ops[group.ops[0]].inputs[0]].width; !any(OpKind::linear)) {
       // for a group of experts, of_experts has the importance
     } else if (feeds) {
       hessian = owner.make_hessian_(cols);
       run_inputs(group, [&](std::span<const float> rows) { hessian->add(rows); });
       mean_squares = hessian->mean_squares();
-      if (owner.method_.follows_original()) add_originals(group, *hessian);
+      if (owner.method_.follows_original()) originals = add_originals(group, *hessian);
     } else {
       MeanSquares squares(cols);
       run_inputs(group, [&](std::span<const float> rows) { squares.add(rows); });
@@ -281,17 +282,22 @@ void CalibratedQuantizer::Layer::quantize() {
       const WeightSource& source = *source_of(id);
       const bool linear = program.ops[i].kind == OpKind::linear;
       const bool fed =
-          (linear ? hessian != nullptr : expert_hessians && source.matrices() == program.weights[id].count) &&
-          quant::can_encode_with_feedback(*type);
+          (linear ? hessian != nullptr : expert_hessians && has_matrices(id)) && quant::can_encode_with_feedback(*type);
       int64_t matrix = 0; // encode_tensor goes through them in order
       const EncodeRows encode_fed = [&](const Rows& rows, quant::Type t, std::span<const float>, std::byte* out) {
-        quant::Hessian& of = linear ? *hessian : expert_hessians->of(matrix++);
+        const auto encode = [&](quant::Hessian& of, const float* weights, int64_t count, std::byte* to) {
+          if (owner.method_.rounding)
+            of.round(t, weights, count, to);
+          else
+            of.encode(t, weights, count, to);
+        };
         if (linear && owner.method_.follows_original())
-          of.round(t, of.targets(rows.weights, rows.rows).data(), rows.rows, out);
-        else if (owner.method_.rounding)
-          of.round(t, rows.weights, rows.rows, out);
-        else
-          of.encode(t, rows.weights, rows.rows, out);
+          return encode(*hessian, originals.targets(*hessian, rows).data(), rows.rows, out);
+        if (linear) return encode(*hessian, rows.weights, rows.rows, out);
+        const int64_t per_matrix = source.rows() / program.weights[id].count;
+        for (int64_t r = 0; r < rows.rows; r += per_matrix)
+          encode(expert_hessians->of(matrix++), rows.weights + r * rows.cols, per_matrix,
+                 out + r * quant::format(t).row_bytes(rows.cols));
       };
       Prepared& made = owner.ready_[name];
       if (!made.bytes.empty()) continue; // done with another part of the tensor

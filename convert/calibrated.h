@@ -4,8 +4,8 @@
 // a common input form a group. Groups are quantized in order of use, each after a run up to its input through the
 // already quantized matrices, so later matrices compensate earlier errors.
 //
-// Embedding, output and expert matrices, and types without a code per weight (quant/feedback/gptq.h), use the plain
-// method; the latter two get importance from the text.
+// Experts count the rows that reach them (convert/expert_hessians.h). Embedding and output matrices and types without a
+// code per weight (quant/feedback/gptq.h) use the plain method, the latter with importance from the text.
 #pragma once
 
 #include "convert/layer_runs.h"

@@ -1,6 +1,5 @@
 #include "convert/calibrated_layer.h"
 
-#include "convert/attention_shares.h"
 #include "convert/calibration.h"
 #include "core/error.h"
 #include "quant/feedback/awq.h"
@@ -19,8 +18,6 @@ using core::WeightId;
 namespace {
 
 constexpr int64_t kScaleSampleRows = 64;
-
-bool is_matrix(const core::Op& op) { return op.kind == OpKind::linear || op.kind == OpKind::expert_linear; }
 
 class MeanSquares {
  public:
@@ -102,126 +99,12 @@ const core::Op* CalibratedQuantizer::Layer::writer_of(ValueId id) const {
   return nullptr;
 }
 
-LayerRun CalibratedQuantizer::Layer::run_to(size_t ops, ValueId result, bool observe) const {
+LayerRun CalibratedQuantizer::Layer::run_to(size_t ops, ValueId result, bool observe,
+                                            core::InputObserver* observer) const {
   core::Program part = program;
   part.ops.resize(ops);
   part.output = result;
-  return LayerRun(std::move(part), owner.text_, owner.make_executor_, owner.threads_, observe);
-}
-
-// Inputs of keys and values count once for the token itself and by the attention that it receives. Without, feedback
-// trades errors of the few tokens that all others attend to for those of all others.
-void CalibratedQuantizer::Layer::weigh_tokens() {
-  const auto run_to_value = [&](ValueId value, const auto& each) {
-    run_to(static_cast<size_t>(writer_of(value) - program.ops.data()) + 1, value)(owner.hidden_, each);
-  };
-  for (const core::Op& op : program.ops) {
-    const auto* params = std::get_if<core::AttentionParams>(&op.params);
-    if (op.kind != OpKind::attention || params->reach > 0) continue;
-    const auto store = std::ranges::find_if(program.ops, [&](const core::Op& other) {
-      return other.kind == OpKind::kv_store && std::get<core::KvParams>(other.params).layer == params->layer;
-    });
-    if (store == program.ops.end()) continue; // an earlier layer's keys
-    const core::KvLayer& kv = program.kv_layers[params->layer];
-    std::vector<float> sinks(op.weights.empty() ? 0 : static_cast<size_t>(params->heads));
-    if (!sinks.empty()) source_of(op.weights[0])->decode(0, 1, sinks.data());
-    std::vector<float> keys, factors(static_cast<size_t>(owner.text_.tokens()), 1.0f);
-    run_to_value(store->inputs[0],
-                 [&](int64_t, std::span<const float> k) { keys.insert(keys.end(), k.begin(), k.end()); });
-    run_to_value(op.inputs[0], [&](int64_t first, std::span<const float> q) {
-      const int64_t count = owner.text_.chunk_tokens(), width = kv.heads * kv.k_dim;
-      add_attention_shares(*params, kv, q, std::span(keys).subspan(first * width, count * width), sinks,
-                           std::span(factors).subspan(first, count));
-    });
-    for (float& factor : factors) factor = std::sqrt(factor);
-    for (ValueId value : store->inputs) {
-      const core::Op* matrix = writer_of(value);
-      while (matrix && !is_matrix(*matrix)) matrix = matrix->inputs.empty() ? nullptr : writer_of(matrix->inputs[0]);
-      for (Group& group : groups)
-        if (matrix && program.ops[group.ops[0]].inputs[0] == matrix->inputs[0]) group.token_factors = factors;
-    }
-  }
-}
-
-void CalibratedQuantizer::Layer::run_inputs(const Group& group,
-                                            const std::function<void(std::span<const float>)>& each) {
-  const ValueId input = program.ops[group.ops[0]].inputs[0];
-  const size_t width = static_cast<size_t>(program.values[input].width);
-  std::vector<float> scaled;
-  const auto give = [&](int64_t first, std::span<const float> rows) {
-    if (group.token_factors.empty()) return each(rows);
-    scaled.assign(rows.begin(), rows.end());
-    for (size_t i = 0; i < scaled.size(); ++i) scaled[i] *= group.token_factors[static_cast<size_t>(first) + i / width];
-    each(scaled);
-  };
-  if (input == program.input) return give(0, owner.hidden_);
-  run_to(group.ops[0], input)(owner.hidden_, give);
-}
-
-// A value by chunks of the text, in a form of the layer.
-struct CalibratedQuantizer::Layer::Values {
-  Values(const Layer& layer, const core::Program& of, ValueId value)
-      : input(&of == &layer.original ? layer.owner.original_ : layer.owner.hidden_),
-        chunks(std::ssize(layer.owner.text_.chunks)) {
-    if (value == of.input) return;
-    core::Program part = of;
-    part.ops.resize(static_cast<size_t>(layer.writer_of(value) - layer.program.ops.data()) + 1);
-    part.output = value;
-    run.emplace(std::move(part), layer.owner.text_, layer.owner.make_executor_, layer.owner.threads_);
-  }
-  std::span<const float> operator[](int64_t chunk) {
-    if (run) return run->chunk(static_cast<size_t>(chunk), input);
-    const size_t count = input.size() / static_cast<size_t>(chunks);
-    return std::span(input).subspan(static_cast<size_t>(chunk) * count, count);
-  }
-
-  const std::vector<float>& input;
-  int64_t chunks;
-  std::optional<LayerRun> run;
-};
-
-// What the group's output is added to, if nothing else reads it.
-std::optional<ValueId> CalibratedQuantizer::Layer::joined_stream(const Group& group) const {
-  if (group.ops.size() > 1) return std::nullopt;
-  const core::Op& matrix = program.ops[group.ops[0]];
-  const ValueId value = matrix.outputs[0];
-  if (slices.at(matrix.weights[0]).copied || source_of(matrix.weights[0])->rows() != program.values[value].width)
-    return std::nullopt;
-  const core::Op* add = nullptr;
-  for (const core::Op& op : program.ops) {
-    if (std::ranges::find(op.inputs, value) == op.inputs.end()) continue;
-    if (add || op.kind != OpKind::add || std::get<core::AddParams>(op.params).scale != 1.0f) return std::nullopt;
-    add = &op;
-  }
-  if (!add) return std::nullopt;
-  return add->inputs[0] == value ? add->inputs[1] : add->inputs[0];
-}
-
-void CalibratedQuantizer::Layer::add_originals(const Group& group, quant::Hessian& hessian) const {
-  const ValueId input = program.ops[group.ops[0]].inputs[0];
-  const std::optional<ValueId> stream = joined_stream(group);
-  Values ours(*this, program, input), theirs(*this, original, input);
-  std::optional<Values> our_stream, their_stream;
-  if (stream) our_stream.emplace(*this, program, *stream), their_stream.emplace(*this, original, *stream);
-  const int64_t tokens = owner.text_.chunk_tokens();
-  std::vector<float> inputs, originals, ahead;
-  for (int64_t chunk = 0; chunk < ours.chunks; ++chunk) {
-    const auto weighted = [&](std::vector<float>& out, std::span<const float> rows) {
-      out.assign(rows.begin(), rows.end());
-      const size_t width = rows.size() / static_cast<size_t>(tokens);
-      if (!group.token_factors.empty())
-        for (size_t i = 0; i < out.size(); ++i)
-          out[i] *= group.token_factors[static_cast<size_t>(chunk * tokens) + i / width];
-    };
-    weighted(inputs, ours[chunk]);
-    weighted(originals, theirs[chunk]);
-    if (stream) {
-      weighted(ahead, (*their_stream)[chunk]);
-      const std::span<const float> behind = (*our_stream)[chunk];
-      for (size_t i = 0; i < ahead.size(); ++i) ahead[i] -= behind[i];
-    }
-    hessian.add_originals(inputs, originals, ahead);
-  }
+  return LayerRun(std::move(part), owner.text_, owner.make_executor_, owner.threads_, observe, observer);
 }
 
 int64_t CalibratedQuantizer::Layer::tensor_row(WeightId id, int64_t row) const {
@@ -367,21 +250,25 @@ void CalibratedQuantizer::Layer::quantize() {
       });
     };
     gguf::Imatrix of_experts;
+    std::optional<ExpertHessians> expert_hessians;
+    const bool feeds = owner.method_.feedback || owner.method_.rounding;
     if (any(OpKind::expert_linear)) {
       const size_t last = group.ops.back();
+      if (feeds) make_expert_hessians(group, expert_hessians);
       LayerRun run = run_to(last + 1, program.ops[last].outputs[0], true);
       run(owner.hidden_, [](int64_t, std::span<const float>) {});
       of_experts = run.inputs();
     }
     std::vector<float> mean_squares;
     std::unique_ptr<quant::Hessian> hessian;
+    HeldBack originals;
     if (const int64_t cols = program.values[program.ops[group.ops[0]].inputs[0]].width; !any(OpKind::linear)) {
       // for a group of experts, of_experts has the importance
-    } else if (owner.method_.feedback || owner.method_.rounding) {
+    } else if (feeds) {
       hessian = owner.make_hessian_(cols);
       run_inputs(group, [&](std::span<const float> rows) { hessian->add(rows); });
       mean_squares = hessian->mean_squares();
-      if (owner.method_.follows_original()) add_originals(group, *hessian);
+      if (owner.method_.follows_original()) originals = add_originals(group, *hessian);
     } else {
       MeanSquares squares(cols);
       run_inputs(group, [&](std::span<const float> rows) { squares.add(rows); });
@@ -394,14 +281,23 @@ void CalibratedQuantizer::Layer::quantize() {
       const std::string& name = program.weights[id].name;
       const WeightSource& source = *source_of(id);
       const bool linear = program.ops[i].kind == OpKind::linear;
-      const bool fed = linear && hessian && quant::can_encode_with_feedback(*type);
+      const bool fed =
+          (linear ? hessian != nullptr : expert_hessians && has_matrices(id)) && quant::can_encode_with_feedback(*type);
+      int64_t matrix = 0; // encode_tensor goes through them in order
       const EncodeRows encode_fed = [&](const Rows& rows, quant::Type t, std::span<const float>, std::byte* out) {
-        if (owner.method_.follows_original())
-          hessian->round(t, hessian->targets(rows.weights, rows.rows).data(), rows.rows, out);
-        else if (owner.method_.rounding)
-          hessian->round(t, rows.weights, rows.rows, out);
-        else
-          hessian->encode(t, rows.weights, rows.rows, out);
+        const auto encode = [&](quant::Hessian& of, const float* weights, int64_t count, std::byte* to) {
+          if (owner.method_.rounding)
+            of.round(t, weights, count, to);
+          else
+            of.encode(t, weights, count, to);
+        };
+        if (linear && owner.method_.follows_original())
+          return encode(*hessian, originals.targets(*hessian, rows).data(), rows.rows, out);
+        if (linear) return encode(*hessian, rows.weights, rows.rows, out);
+        const int64_t per_matrix = source.rows() / program.weights[id].count;
+        for (int64_t r = 0; r < rows.rows; r += per_matrix)
+          encode(expert_hessians->of(matrix++), rows.weights + r * rows.cols, per_matrix,
+                 out + r * quant::format(t).row_bytes(rows.cols));
       };
       Prepared& made = owner.ready_[name];
       if (!made.bytes.empty()) continue; // done with another part of the tensor

@@ -2,10 +2,15 @@
 #pragma once
 
 #include "convert/calibrated.h"
+#include "convert/expert_hessians.h"
 
 #include <optional>
 
 namespace ridge::convert {
+
+inline bool is_matrix(const core::Op& op) {
+  return op.kind == core::OpKind::linear || op.kind == core::OpKind::expert_linear;
+}
 
 struct CalibratedQuantizer::Layer {
   CalibratedQuantizer& owner;
@@ -33,12 +38,21 @@ struct CalibratedQuantizer::Layer {
   std::optional<quant::Type> target_of(core::WeightId id) const; // nullopt: keeps its type
   const core::Op* writer_of(core::ValueId id) const;
 
-  LayerRun run_to(size_t ops, core::ValueId result, bool observe = false) const;
+  LayerRun run_to(size_t ops, core::ValueId result, bool observe = false,
+                  core::InputObserver* observer = nullptr) const;
   struct Values;
   void weigh_tokens();
   void run_inputs(const Group& group, const std::function<void(std::span<const float> rows)>& each);
   std::optional<core::ValueId> joined_stream(const Group& group) const;
-  void add_originals(const Group& group, quant::Hessian& hessian) const;
+  // Rows from which Hessian::add_originals() learns nothing: they tell how far its targets hold for other text.
+  struct HeldBack {
+    std::vector<float> inputs, change, ahead; // [tokens][cols], twice, and [tokens][rows] or empty
+
+    std::vector<float> targets(quant::Hessian& hessian, const Rows& rows) const;
+  };
+  HeldBack add_originals(const Group& group, quant::Hessian& hessian) const;
+  bool has_matrices(core::WeightId experts) const;
+  void make_expert_hessians(const Group& group, std::optional<ExpertHessians>& made) const;
   void find_scales();
   int64_t tensor_row(core::WeightId id, int64_t row) const;
   void scale_vector(core::WeightId id, std::span<const float> factors);

@@ -16,7 +16,7 @@ void MeasuredText::score_second_halves(int64_t scores) {
 }
 
 LayerRun::LayerRun(core::Program layers, const MeasuredText& text, const core::MakeExecutor& make_executor, int threads,
-                   bool observe)
+                   bool observe, core::InputObserver* observer)
     : program_(std::move(layers)), text_(text) {
   core::ExecutorConfig config;
   config.context = config.max_batch = config.max_outputs = text.chunk_tokens();
@@ -24,6 +24,7 @@ LayerRun::LayerRun(core::Program layers, const MeasuredText& text, const core::M
   config.threads = threads;
   config.exact = true;
   config.k_type = config.v_type = core::KvType::f32;
+  config.observer = observer;
   if (observe) config.observer = &collector_.emplace(program_, true);
   executor_ = make_executor(program_, config);
 }

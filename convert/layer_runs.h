@@ -30,8 +30,9 @@ struct MeasuredText {
 
 class LayerRun {
  public:
+  // observe: for inputs(). observer: another one.
   LayerRun(core::Program layers, const MeasuredText& text, const core::MakeExecutor& make_executor, int threads,
-           bool observe = false);
+           bool observe = false, core::InputObserver* observer = nullptr);
   LayerRun(const LayerRun&) = delete; // the executor refers to program_
   LayerRun& operator=(const LayerRun&) = delete;
 

@@ -33,7 +33,7 @@ float next_scale(Type type, float scale, int direction) {
 
 void set_factors(Type type, BlockCodes& codes) {
   const auto integers = [&](float lowest, float most, bool min) {
-    if (codes.factors == BlockCodes::Factors::block) codes.factors = BlockCodes::Factors::integers;
+    codes.factors = BlockCodes::Factors::integers;
     codes.lowest = lowest, codes.most = most, codes.has_offset = min;
   };
   switch (type) {
@@ -45,13 +45,6 @@ void set_factors(Type type, BlockCodes& codes) {
   case Type::Q3_K:
   case Type::IQ4_XS: integers(-32, 31, false); break;
   case Type::Q6_K: integers(-128, 127, false); break;
-  case Type::IQ1_S:
-  case Type::IQ1_M: integers(0, 7, false); break;
-  case Type::IQ2_XXS:
-  case Type::IQ2_XS:
-  case Type::IQ2_S:
-  case Type::IQ3_XXS:
-  case Type::IQ3_S: integers(0, 15, false); break;
   case Type::MXFP4:
   case Type::NVFP4: codes.factors = BlockCodes::Factors::floats; break;
   default: break;
@@ -111,7 +104,6 @@ bool BlockCodes::neighbour(Parts& parts, int g, int n) const {
   const bool second = n >= 2;
   const float direction = n % 2 == 0 ? 1.0f : -1.0f;
   switch (factors) {
-  case Factors::points:
   case Factors::integers: {
     if (second && !has_offset) return false;
     float& factor = (second ? parts.min : parts.scale)[g];
@@ -132,8 +124,8 @@ bool BlockCodes::neighbour(Parts& parts, int g, int n) const {
     if (second) parts.m = nearest_f16(parts.m + (before - parts.d) * levels.back());
     return parts.d != before;
   }
+  default: return false;
   }
-  return false;
 }
 
 } // namespace ridge::quant

@@ -17,7 +17,7 @@ class BlockCodes {
     block,    // d, and m as the offset
     integers, // d and m times an integer per group
     floats,   // a float per group
-    points,   // codebooks: d times a number that grows with an integer per group (quant/feedback/lattice_feedback.h)
+    points,   // codebooks: see quant/feedback/lattice_feedback.h
   };
 
   // nullptr: float formats, NF4 and FP4.
@@ -26,7 +26,7 @@ class BlockCodes {
   Factors factors = Factors::block;
   bool has_offset = false;
   int block = 0, group = 0;   // weights; a group shares a scale
-  float lowest = 0, most = 0; // Factors::integers, Factors::points
+  float lowest = 0, most = 0; // Factors::integers
   std::vector<float> levels;  // ascending; empty: codebooks
   std::vector<float> midpoints;
   bool consecutive = false; // integers without a gap

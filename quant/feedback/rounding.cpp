@@ -88,29 +88,40 @@ RIDGE_CLONES void sweep_codes(const Sweep& s, float* decoded, float* gradient, f
   }
 }
 
+// H of eight columns = M D Mᵀ, M unit upper triangular.
+void factorize(const Quadratic& quadratic, int64_t at, PointSearch::Octet& octet) {
+  double a[8][8];
+  for (int i = 0; i < 8; ++i)
+    for (int j = 0; j < 8; ++j)
+      a[i][j] = quadratic.h[(at + i) * quadratic.cols + at + j] + (i == j ? quadratic.damping : 0.0f);
+  for (int k = 7; k >= 0; --k) {
+    octet.d[k] = static_cast<float>(std::max(a[k][k], 1e-30));
+    for (int i = 0; i < k; ++i) octet.m[i][k] = static_cast<float>(a[i][k] / std::max(a[k][k], 1e-30));
+    for (int i = 0; i < k; ++i)
+      for (int j = 0; j < k; ++j) a[i][j] -= octet.m[i][k] * a[k][j];
+  }
+}
+
 } // namespace
 
 Descent::Descent(Type type, const Quadratic& quadratic)
     : quadratic_(quadratic), codes_(*BlockCodes::of(type)), points_(PointSearch::of(type)),
       blocks_(quadratic.cols / codes_.block), parts_(static_cast<size_t>(kRows * blocks_)),
       decoded_(static_cast<size_t>(quadratic.cols * kRows)), gradient_(decoded_.size()),
-      offset_(static_cast<size_t>(codes_.block * kRows)) {
+      offset_(static_cast<size_t>(codes_.block * kRows)), scale_(static_cast<size_t>(kRows * codes_.block / 16 + 2)) {
   for (Trial* trial : {&best_, &trial_})
     for (auto* values : {&trial->decoded, &trial->gradient, &trial->code})
       values->resize(static_cast<size_t>(codes_.group * kRows));
 }
 
-Scales Descent::scales(const Parts& parts, int g) const {
-  if (!points_) return codes_.scales(parts, g);
-  return {parts.d * point_scales_[static_cast<size_t>(parts.scale[g])], 0.0f};
-}
-
-// decoded_ and offset_ of the block's weights.
+// decoded_, offset_ and scale_ of the block's weights.
 void Descent::decode_block(int64_t block) {
+  const int64_t per_row = codes_.block / 16;
   for (int r = 0; r < kRows; ++r) {
     const Parts& parts = parts_[r * blocks_ + block];
+    if (points_) points_->scales(parts, &scale_[r * per_row]);
     for (int i = 0; i < codes_.block; ++i) {
-      const Scales s = scales(parts, i / codes_.group);
+      const Scales s = points_ ? Scales{scale_[r * per_row + i / 16], 0.0f} : codes_.scales(parts, i / codes_.group);
       offset_[i * kRows + r] = s.offset;
       decoded_[(block * codes_.block + i) * kRows + r] = s.scale * static_cast<float>(parts.code[i]) + s.offset;
     }
@@ -122,16 +133,6 @@ void Descent::start(const float* weights, int64_t rows, std::span<const Parts> p
   rows_ = rows;
   for (int64_t r = 0; r < kRows; ++r) // repeats the last row
     std::copy_n(&parts[std::min(r, rows - 1) * blocks_], blocks_, &parts_[r * blocks_]);
-  if (points_) {
-    Parts unit = parts_[0];
-    unit.d = 1;
-    for (int scale = 0; scale <= static_cast<int>(codes_.most); ++scale) {
-      float decoded[16];
-      std::ranges::fill(unit.scale, static_cast<float>(scale));
-      points_->scales(unit, decoded);
-      point_scales_.push_back(decoded[0]);
-    }
-  }
   for (int64_t block = 0; block < blocks_; ++block) decode_block(block);
   std::vector<float> error(decoded_.size());
   for (int64_t k = 0; k < cols; ++k)
@@ -180,74 +181,6 @@ void Descent::try_codes(int64_t at, Trial& trial) const {
     sweep_codes(sweep, trial.decoded.data(), trial.gradient.data(), trial.code.data(), trial.change.data());
 }
 
-// H of eight columns each = M D Mᵀ, M unit upper triangular.
-void Descent::factorize(int64_t block) {
-  octets_.resize(static_cast<size_t>(codes_.block / 8));
-  for (int64_t at = block * codes_.block; PointSearch::Octet & octet : octets_) {
-    double a[8][8];
-    for (int i = 0; i < 8; ++i)
-      for (int j = 0; j < 8; ++j)
-        a[i][j] = quadratic_.h[(at + i) * quadratic_.cols + at + j] + (i == j ? quadratic_.damping : 0.0f);
-    for (int k = 7; k >= 0; --k) {
-      octet.d[k] = static_cast<float>(std::max(a[k][k], 1e-30));
-      for (int i = 0; i < k; ++i) octet.m[i][k] = static_cast<float>(a[i][k] / std::max(a[k][k], 1e-30));
-      for (int i = 0; i < k; ++i)
-        for (int j = 0; j < k; ++j) a[i][j] -= octet.m[i][k] * a[k][j];
-    }
-    at += 8;
-  }
-}
-
-// All points of a codebook, eight weights after the other. With another scale they cannot stay.
-void Descent::try_points(int64_t block, int g, bool same_scale, Trial& trial) const {
-  const int64_t at = block * codes_.block + g * codes_.group;
-  std::copy_n(&decoded_[at * kRows], trial.decoded.size(), trial.decoded.begin());
-  std::copy_n(&gradient_[at * kRows], trial.gradient.size(), trial.gradient.begin());
-  trial.change.fill(0);
-  for (int first = 0; first < codes_.group; first += 8) {
-    PointSearch::Octet octet = octets_[static_cast<size_t>((g * codes_.group + first) / 8)];
-    const float* h = quadratic_.h + (at + first) * (quadratic_.cols + 1);
-    float *decoded = &trial.decoded[first * kRows], *gradient = &trial.gradient[first * kRows];
-    for (int r = 0; r < kRows; ++r) {
-      const int8_t* code = parts_[r * blocks_ + block].code + g * codes_.group + first;
-      float y[8];
-      for (int k = 7; k >= 0; --k) {
-        y[k] = gradient[k * kRows + r];
-        for (int j = k + 1; j < 8; ++j) y[k] -= octet.m[k][j] * y[j];
-      }
-      for (int k = 0; k < 8; ++k) y[k] /= octet.d[k];
-      for (int k = 0; k < 8; ++k) {
-        for (int i = 0; i < k; ++i) y[k] -= octet.m[i][k] * y[i];
-        octet.weight[k][r] = octet.target[k][r] = decoded[k * kRows + r] + y[k];
-        trial.code[(first + k) * kRows + r] = code[k];
-      }
-      octet.scale[r] = trial.scale[r];
-      octet.shift[r] = points_->shifted() ? static_cast<float>(iq1_shift(code[0])) : 0.0f;
-    }
-    points_->choose(octet);
-    float moved[8 * kRows] = {};
-    for (int r = 0; r < kRows; ++r) {
-      float step[8], change = 0;
-      for (int k = 0; k < 8; ++k) step[k] = trial.scale[r] * octet.code[k][r] - decoded[k * kRows + r];
-      for (int k = 0; k < 8; ++k) {
-        float product = quadratic_.damping * step[k];
-        for (int i = 0; i < 8; ++i) product += h[k * quadratic_.cols + i] * step[i];
-        change += step[k] * (product - 2.0f * gradient[k * kRows + r]);
-      }
-      if (same_scale && !(change < 0)) continue;
-      trial.change[r] += change;
-      for (int k = 0; k < 8; ++k) {
-        moved[k * kRows + r] = step[k];
-        decoded[k * kRows + r] += step[k];
-        gradient[k * kRows + r] -= quadratic_.damping * step[k];
-        trial.code[(first + k) * kRows + r] = octet.code[k][r];
-      }
-    }
-    subtract_product(quadratic_.h + at * (quadratic_.cols + 1) + first, quadratic_.cols, 0, codes_.group, moved, 8,
-                     trial.gradient.data());
-  }
-}
-
 // Codes with the current factors, or with a neighbour of them.
 void Descent::visit_group(int64_t block, int g) {
   const int n = codes_.group;
@@ -261,15 +194,12 @@ void Descent::visit_group(int64_t block, int g) {
       Parts& parts = parts_[r * blocks_ + block];
       const float before[4] = {parts.d, parts.m, parts.scale[g % 16], parts.min[g % 16]};
       valid[r] = tried < 0 || codes_.neighbour(parts, g, tried);
-      const Scales s = scales(parts, g);
+      const Scales s = codes_.scales(parts, g);
       trial.scale[r] = s.scale, trial.offset[r] = s.offset;
       parts.d = before[0], parts.m = before[1], parts.scale[g % 16] = before[2], parts.min[g % 16] = before[3];
     }
     if (std::ranges::none_of(valid, std::identity{})) continue;
-    if (points_)
-      try_points(block, g, tried < 0, trial);
-    else
-      try_codes(at, trial);
+    try_codes(at, trial);
     if (tried < 0) continue;
     for (int r = 0; r < kRows; ++r) {
       if (!valid[r] || !(trial.change[r] < best_.change[r])) continue;
@@ -302,6 +232,48 @@ void Descent::visit_group(int64_t block, int g) {
   subtract_product(h, quadratic_.cols, first, at, moved.data(), n, gradient_.data());
   std::copy_n(best_.gradient.begin(), n * kRows, &gradient_[at * kRows]);
   subtract_product(h, quadratic_.cols, at + n, first + codes_.block, moved.data(), n, gradient_.data());
+}
+
+// All points of a codebook.
+void Descent::visit_octet(int64_t block, int64_t at) {
+  const int64_t first = block * codes_.block, in_block = at - first;
+  PointSearch::Octet octet{};
+  factorize(quadratic_, at, octet);
+  for (int r = 0; r < kRows; ++r) {
+    float y[8];
+    for (int k = 7; k >= 0; --k) {
+      y[k] = gradient_[(at + k) * kRows + r];
+      for (int j = k + 1; j < 8; ++j) y[k] -= octet.m[k][j] * y[j];
+    }
+    for (int k = 0; k < 8; ++k) y[k] /= octet.d[k];
+    for (int k = 0; k < 8; ++k) {
+      for (int i = 0; i < k; ++i) y[k] -= octet.m[i][k] * y[i];
+      octet.weight[k][r] = octet.target[k][r] = decoded_[(at + k) * kRows + r] + y[k];
+    }
+    octet.scale[r] = scale_[r * (codes_.block / 16) + in_block / 16];
+    octet.shift[r] =
+        points_->shifted() ? static_cast<float>(iq1_shift(parts_[r * blocks_ + block].code[in_block])) : 0.0f;
+  }
+  points_->choose(octet);
+  float moved[8 * kRows] = {};
+  for (int r = 0; r < kRows; ++r) {
+    float step[8], change = 0;
+    for (int k = 0; k < 8; ++k) step[k] = octet.scale[r] * octet.code[k][r] - decoded_[(at + k) * kRows + r];
+    for (int k = 0; k < 8; ++k) {
+      float product = quadratic_.damping * step[k];
+      for (int i = 0; i < 8; ++i) product += quadratic_.h[(at + k) * quadratic_.cols + at + i] * step[i];
+      change += step[k] * (product - 2.0f * gradient_[(at + k) * kRows + r]);
+    }
+    if (!(change < 0)) continue;
+    add_change(r, change);
+    for (int k = 0; k < 8; ++k) {
+      moved[k * kRows + r] = step[k];
+      decoded_[(at + k) * kRows + r] += step[k];
+      gradient_[(at + k) * kRows + r] -= quadratic_.damping * step[k];
+      parts_[r * blocks_ + block].code[in_block + k] = static_cast<int8_t>(octet.code[k][r]);
+    }
+  }
+  subtract_product(quadratic_.h + at, quadratic_.cols, first, first + codes_.block, moved, 8, gradient_.data());
 }
 
 // d, then m, by least squares.
@@ -340,9 +312,12 @@ void Descent::pass() {
     const int64_t first = block * codes_.block, end = first + codes_.block;
     decode_block(block);
     std::copy_n(&decoded_[first * kRows], moved.size(), moved.begin());
-    if (points_) factorize(block);
-    for (int g = 0; g < codes_.block / codes_.group; ++g) visit_group(block, g);
-    decode_block(block);
+    if (points_) {
+      for (int64_t at = first; at < end; at += 8) visit_octet(block, at);
+    } else {
+      for (int g = 0; g < codes_.block / codes_.group; ++g) visit_group(block, g);
+      decode_block(block);
+    }
     refit_factors(block);
     for (size_t i = 0; i < moved.size(); ++i) moved[i] = decoded_[first * kRows + static_cast<int64_t>(i)] - moved[i];
     const float* h = quadratic_.h + first;

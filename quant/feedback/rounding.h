@@ -45,11 +45,9 @@ class Descent {
     Row change, scale, offset;
   };
   void decode_block(int64_t block);
-  Scales scales(const Parts& parts, int g) const;
-  void factorize(int64_t block);
   void try_codes(int64_t at, Trial& trial) const;
-  void try_points(int64_t block, int g, bool same_scale, Trial& trial) const;
   void visit_group(int64_t block, int g);
+  void visit_octet(int64_t block, int64_t at);
   void refit_factors(int64_t block);
   void add_change(int lane, float change) { error_[lane] += static_cast<double>(change); }
 
@@ -57,11 +55,9 @@ class Descent {
   const BlockCodes& codes_;
   const PointSearch* points_;
   int64_t rows_ = 0, blocks_;
-  std::vector<Parts> parts_;               // [kRows][blocks_]
-  std::vector<float> decoded_, gradient_;  // [cols][kRows]; gradient: (w - decoded) H
-  std::vector<float> offset_;              // of a block's weights
-  std::vector<float> point_scales_;        // codebooks: scale / d by its integer
-  std::vector<PointSearch::Octet> octets_; // of a block: factors only
+  std::vector<Parts> parts_;              // [kRows][blocks_]
+  std::vector<float> decoded_, gradient_; // [cols][kRows]; gradient: (w - decoded) H
+  std::vector<float> offset_, scale_;     // of a block's weights; scale_: codebooks, per 16
   std::array<double, kRows> error_{};
   Trial best_, trial_;
 };

@@ -108,7 +108,8 @@ TEST_CASE("calibrating a hybrid leaves it what it was, with tensors that ops rea
     std::vector<std::vector<int32_t>> chunks(2);
     for (auto& chunk : chunks)
       for (int i = 0; i < 32; ++i) chunk.push_back(static_cast<int32_t>(random() % program.vocab));
-    for (const convert::CalibrationMethod method : {convert::CalibrationMethod{true, false}, {true, true}}) {
+    for (const convert::CalibrationMethod method :
+         {convert::CalibrationMethod{true, false}, {true, true}, {false, false, true}}) {
       CAPTURE(method.scales);
       CAPTURE(method.feedback);
       convert::CalibratedQuantizer calibrated(plan, program, method, chunks, kernels::cpu::make_cpu_executor, 1);

@@ -1,14 +1,20 @@
 // Gradients of whole models, and what they tune.
+#include "convert/calibrated.h"
 #include "convert/tuning/network.h"
 #include "convert/tuning/products.h"
 #include "convert/tuning/tuning.h"
+#include "core/stages/split.h"
+#include "kernels/cpu/executor/executor.h"
 #include "models/model.h"
 #include "quant/encode/encode.h"
 #include "quant/feedback/block_factors.h"
 #include "support/correlated.h"
 #include "support/numerics.h"
-#include "support/recipes/recipe_runs.h"
+#include "support/recipes/recipe.h"
+#include "support/temporary_folder.h"
 
+#include <cmath>
+#include <cstring>
 #include <random>
 
 using namespace ridge;
@@ -170,4 +176,38 @@ TEST_CASE("tuning mends factors that are off, and measures what the tensors then
   CHECK(encoded != before);
   // Again from here: it starts where it ended.
   CHECK(convert::tuning::tune(program, tensors, texts, {}).before == doctest::Approx(outcome.after).epsilon(1e-4));
+}
+
+TEST_CASE(
+    "a tuned quantization is written whole and resumes byte for byte, and differs from an untuned one if it gained") {
+  REQUIRE_REFERENCE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const tests::TemporaryFolder folder;
+  const tests::Recipe recipe("llama-dense");
+  const gguf::File file = recipe.open();
+  const core::Program program = models::build_program(file);
+  const convert::Requantization plan = convert::plan_requantization(file, models::find_recipe("Q4_0"), {}, nullptr);
+  const auto texts = texts_of_random_tokens(random, program.vocab, 24, 32);
+  const std::vector<std::vector<int32_t>> rounded(texts.begin(), texts.begin() + 16);
+  std::string note;
+  const auto write = [&](const std::string& path, bool tunes, convert::LayerJournal* journal) {
+    convert::CalibratedQuantizer calibrated(plan, program, {.rounding = true}, rounded, kernels::cpu::make_cpu_executor,
+                                            1);
+    if (tunes) calibrated.use_tuning(texts, {}, [&](const std::string& line) { note = line; });
+    if (journal) calibrated.use_journal(*journal, [&](const std::string& line) { note = line; });
+    convert::write(
+        plan, {path}, nullptr, convert::encode_on_cpu,
+        [&](std::string_view tensor) { return calibrated.tensor(tensor); }, nullptr, nullptr);
+  };
+  convert::LayerJournal journal(folder / "tuned.gguf.unfinished", 1);
+  write(folder / "tuned.gguf", true, &journal);
+  CHECK(note.find("kept back") != std::string::npos);
+  CHECK(journal.layers() == core::layer_count(program));
+  write(folder / "again.gguf", true, &journal);
+  CHECK(tests::read_file(folder / "again.gguf") == tests::read_file(folder / "tuned.gguf"));
+  write(folder / "rounded.gguf", false, nullptr);
+  const bool stayed = note.find("stay as they were") != std::string::npos;
+  CHECK((tests::read_file(folder / "rounded.gguf") == tests::read_file(folder / "tuned.gguf")) == stayed);
 }

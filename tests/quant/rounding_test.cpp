@@ -227,30 +227,3 @@ TEST_CASE("targets bring the outputs for a layer's inputs as near to the origina
     }
   }
 }
-
-TEST_CASE("descent changes the scales of codebooks' groups") {
-  const uint64_t seed = tests::fresh_seed();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  const int64_t cols = 256, rows = 16;
-  const Inputs inputs(random, 700, cols);
-  const quant::Quadratic quadratic = inputs.quadratic();
-  const auto weights = tests::random_weights(random, rows * cols);
-  for (const Type type : types_with_codes()) {
-    const quant::BlockCodes& codes = *quant::BlockCodes::of(type);
-    if (codes.factors != quant::BlockCodes::Factors::points) continue;
-    CAPTURE(quant::format(type).name);
-    const auto parts = quant::feedback_parts(type, weights.data(), rows, cols, inputs.factor);
-    quant::Descent descent(type, quadratic);
-    descent.start(weights.data(), rows, parts);
-    for (int i = 0; i < 2; ++i) descent.pass();
-    int changed = 0;
-    for (int r = 0; r < rows; ++r)
-      for (int g = 0; g < codes.block / codes.group; ++g) {
-        const float scale = descent.parts(r, 0).scale[g];
-        CHECK((scale >= codes.lowest && scale <= codes.most));
-        changed += scale != parts[static_cast<size_t>(r)].scale[g];
-      }
-    CHECK(changed > rows / 2);
-  }
-}

@@ -7,8 +7,8 @@
 namespace ridge::convert {
 namespace {
 
-constexpr int64_t kSamples = 256; // of all experts' rows
-constexpr float kFloorRows = 32;  // that the samples count as
+constexpr int64_t kSamples = 256;                  // of all experts' rows
+constexpr float kFloorRows = 32;                   // that the samples count as
 constexpr int64_t kBytesAtOnce = int64_t{1} << 29; // factors take as much again
 
 } // namespace

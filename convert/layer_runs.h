@@ -43,7 +43,7 @@ class LayerRun {
   void operator()(std::span<const float> input,
                   const std::function<void(int64_t first, std::span<const float> rows)>& each);
   std::vector<float> rows(std::span<const float> input);
-  // Of one chunk; valid until the next. `input` as above.
+  // The rows of one chunk, valid until the next call. `input` as above.
   std::span<const float> chunk(size_t chunk, std::span<const float> input);
   gguf::Imatrix inputs() const { return collector_->result(); }
 

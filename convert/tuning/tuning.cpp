@@ -18,7 +18,7 @@ using quant::BlockFactors;
 constexpr int kRounds = 4;              // over all texts
 constexpr size_t kTextsAtOnce = 2;      // per step
 constexpr int64_t kSharedWeights = 256; // with a common change, at least
-// Of a step, by the relative error of the tensor's weights: coarser codes leave more to be gained.
+// A step's size over the relative error of the tensor's weights: coarser codes leave more to be gained.
 constexpr double kRate = 0.007;
 
 // A tensor's changes as factors of what it stores: of an F32 tensor's elements, or of blocks' scales and offsets.

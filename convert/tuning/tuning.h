@@ -17,7 +17,7 @@ struct Tensor {
   quant::Type type; // with quant::BlockFactors, or F32
   int64_t rows, cols;
   std::vector<std::byte>* bytes; // in `type`
-  // Of the unquantized tensor: the Program's weights point there.
+  // The unquantized tensor, to which the Program's weights point.
   const std::byte* original;
   int64_t original_row_bytes;
 };

@@ -83,8 +83,8 @@ bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits&
 bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits& limits);
 bool has_prompt_attention(const core::ExecutorConfig& config, const DeviceLimits& limits);
 
-// For ProductKernel::wide: tokens of a sorted tile, so that most experts need one; rows of all tiles with padding, 0 if there are
-// too few choices.
+// For ProductKernel::wide: tokens of a sorted tile, so that most experts need one; rows of all tiles with padding, 0 if
+// there are too few choices.
 int sorted_wide_tile(int64_t choices, int64_t experts);
 int64_t sorted_wide_rows(int64_t choices, int64_t experts);
 

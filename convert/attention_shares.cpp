@@ -1,23 +1,12 @@
 #include "convert/attention_shares.h"
 
-#include "core/target_clones.h"
+#include "convert/tuning/products.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 namespace ridge::convert {
-namespace {
-
-RIDGE_CLONES float dot(const float* a, const float* b, int64_t n) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
-  return sum;
-}
-
-} // namespace
-
 void add_attention_shares(const core::AttentionParams& params, const core::KvLayer& kv, std::span<const float> q,
                           std::span<const float> k, std::span<const float> sinks, std::span<float> received) {
   const int64_t tokens = std::ssize(received), group = params.heads / kv.heads;
@@ -34,7 +23,7 @@ void add_attention_shares(const core::AttentionParams& params, const core::KvLay
       const float* query = &q[(t * params.heads + head) * kv.k_dim];
       float largest = sinks.empty() ? -INFINITY : sinks[head];
       for (int64_t at = first; at < end; ++at) {
-        float score = params.scale * dot(query, &k[(at * kv.heads + head / group) * kv.k_dim], kv.k_dim);
+        float score = params.scale * tuning::dot(query, &k[(at * kv.heads + head / group) * kv.k_dim], kv.k_dim);
         if (params.soft_cap > 0) score = params.soft_cap * std::tanh(score / params.soft_cap);
         share[at] = score - slope * static_cast<float>(std::abs(t - at));
         largest = std::max(largest, share[at]);

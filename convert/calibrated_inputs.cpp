@@ -45,15 +45,19 @@ void CalibratedQuantizer::Layer::weigh_tokens() {
   }
 }
 
+void CalibratedQuantizer::Layer::Group::weigh(std::span<float> rows, int64_t first, int64_t width) const {
+  if (token_factors.empty()) return;
+  for (int64_t i = 0; i < std::ssize(rows); ++i) rows[i] *= token_factors[first + i / width];
+}
+
 void CalibratedQuantizer::Layer::run_inputs(const Group& group,
                                             const std::function<void(std::span<const float>)>& each) {
   const ValueId input = program.ops[group.ops[0]].inputs[0];
-  const size_t width = static_cast<size_t>(program.values[input].width);
   std::vector<float> scaled;
   const auto give = [&](int64_t first, std::span<const float> rows) {
     if (group.token_factors.empty()) return each(rows);
     scaled.assign(rows.begin(), rows.end());
-    for (size_t i = 0; i < scaled.size(); ++i) scaled[i] *= group.token_factors[static_cast<size_t>(first) + i / width];
+    group.weigh(scaled, first, program.values[input].width);
     each(scaled);
   };
   if (input == program.input) return give(0, owner.hidden_);
@@ -112,10 +116,7 @@ CalibratedQuantizer::Layer::HeldBack CalibratedQuantizer::Layer::add_originals(c
   for (int64_t chunk = 0; chunk < ours.chunks; ++chunk) {
     const auto weighted = [&](std::vector<float>& out, std::span<const float> rows) {
       out.assign(rows.begin(), rows.end());
-      const size_t width = rows.size() / static_cast<size_t>(tokens);
-      if (!group.token_factors.empty())
-        for (size_t i = 0; i < out.size(); ++i)
-          out[i] *= group.token_factors[static_cast<size_t>(chunk * tokens) + i / width];
+      group.weigh(out, chunk * tokens, std::ssize(rows) / tokens);
     };
     weighted(inputs, ours[chunk]);
     weighted(originals, theirs[chunk]);

@@ -30,6 +30,9 @@ struct CalibratedQuantizer::Layer {
   struct Group {
     std::vector<size_t> ops;
     std::vector<float> token_factors; // of the inputs, see weigh_tokens(); empty: ones
+
+    // Multiplies rows of the tokens from `first` on by their factors.
+    void weigh(std::span<float> rows, int64_t first, int64_t width) const;
   };
   std::vector<Group> groups;
 

@@ -1,5 +1,6 @@
 #include "convert/tuning/layer_ops.h"
 
+#include "convert/tuning/products.h"
 #include "core/target_clones.h"
 
 #include <algorithm>
@@ -9,13 +10,6 @@
 
 namespace ridge::convert::tuning {
 namespace {
-
-RIDGE_CLONES float dot_of(const float* a, const float* b, int64_t n) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
-  return sum;
-}
 
 RIDGE_CLONES void add_scaled(float factor, const float* x, int64_t n, float* out) {
 #pragma omp simd
@@ -30,7 +24,7 @@ void norm(const core::NormParams& params, std::span<const float> x, int64_t widt
 #pragma omp parallel for schedule(static)
   for (int64_t g = 0; g < groups; ++g) {
     const float* in = &x[g * group];
-    const float scale = 1 / std::sqrt(dot_of(in, in, group) / static_cast<float>(group) + params.epsilon);
+    const float scale = 1 / std::sqrt(dot(in, in, group) / static_cast<float>(group) + params.epsilon);
     for (int64_t i = 0; i < group; ++i) out[g * group + i] = in[i] * scale * w[(g * group % width + i) % weights];
   }
 }
@@ -42,7 +36,7 @@ void norm_back(const core::NormParams& params, std::span<const float> x, int64_t
 #pragma omp parallel for schedule(static)
   for (int64_t g = 0; g < groups; ++g) {
     const float *in = &x[g * group], *slope = &of_out[g * group];
-    scale[g] = 1 / std::sqrt(dot_of(in, in, group) / static_cast<float>(group) + params.epsilon);
+    scale[g] = 1 / std::sqrt(dot(in, in, group) / static_cast<float>(group) + params.epsilon);
     float along = 0;
     for (int64_t i = 0; i < group; ++i) along += slope[i] * w[(g * group % width + i) % weights] * in[i];
     along *= scale[g] * scale[g] * scale[g] / static_cast<float>(group);
@@ -121,7 +115,7 @@ void Attention::shares(int64_t text, int64_t head, float* out, float* limits) co
     float largest = -INFINITY, sum = 0;
     const int64_t first = params.first_seen(t);
     for (int64_t at = first; at <= t; ++at) {
-      float score = params.scale * dot_of(query, &k[((text * n + at) * kv.heads + head / group) * kv.k_dim], kv.k_dim);
+      float score = params.scale * dot(query, &k[((text * n + at) * kv.heads + head / group) * kv.k_dim], kv.k_dim);
       if (params.soft_cap > 0) {
         const float limited = std::tanh(score / params.soft_cap);
         if (limits) limits[t * n + at] = 1 - limited * limited;
@@ -166,7 +160,7 @@ void Attention::run_back(std::span<const float> of_out, std::span<float> of_q, s
           const auto key = [&](int64_t at) { return (text * n + at) * kv.heads + of_kv; };
           float mean = 0;
           for (int64_t at = first; at <= t; ++at) {
-            of_share[at] = dot_of(&of_out[row * kv.v_dim], &v[key(at) * kv.v_dim], kv.v_dim);
+            of_share[at] = dot(&of_out[row * kv.v_dim], &v[key(at) * kv.v_dim], kv.v_dim);
             mean += of_share[at] * share[t * n + at];
             add_scaled(share[t * n + at], &of_out[row * kv.v_dim], kv.v_dim, &of_v[key(at) * kv.v_dim]);
           }

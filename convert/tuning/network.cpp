@@ -1,6 +1,5 @@
 #include "convert/tuning/network.h"
 
-#include "convert/tuning/layer_ops.h"
 #include "convert/tuning/products.h"
 #include "quant/registry.h"
 
@@ -99,14 +98,7 @@ void Network::run(const core::Op& op, std::span<const int32_t> tokens) {
     return rope(params, program_.rope_tables[static_cast<size_t>(params.table)], text_tokens_, 1, value(op.inputs[0]),
                 out);
   }
-  case OpKind::attention: {
-    const auto& params = std::get<core::AttentionParams>(op.params);
-    const Cached& cached = cached_[static_cast<size_t>(params.layer)];
-    return Attention{params,          program_.kv_layers[static_cast<size_t>(params.layer)],
-                     text_tokens_,    value(op.inputs[0]),
-                     value(cached.k), value(cached.v)}
-        .run(out);
-  }
+  case OpKind::attention: return attention(op).run(out);
   case OpKind::glu: {
     const auto& params = std::get<core::ActivationParams>(op.params);
     const std::vector<float>&gate = value(op.inputs[0]), &x = value(op.inputs[1]);
@@ -129,6 +121,18 @@ void Network::run(const core::Op& op, std::span<const int32_t> tokens) {
   }
   default: out = value(op.inputs[0]); // gather: of all tokens
   }
+}
+
+const Network::Cached& Network::cached_of(const core::Op& attention) const {
+  return cached_[static_cast<size_t>(std::get<core::AttentionParams>(attention.params).layer)];
+}
+
+Attention Network::attention(const core::Op& op) const {
+  const auto& params = std::get<core::AttentionParams>(op.params);
+  const Cached& cached = cached_of(op);
+  return {params,          program_.kv_layers[static_cast<size_t>(params.layer)],
+          text_tokens_,    value(op.inputs[0]),
+          value(cached.k), value(cached.v)};
 }
 
 std::vector<float>& Network::gradient(core::ValueId id) {
@@ -175,12 +179,8 @@ void Network::run_back(const core::Op& op, const std::vector<bool>& wanted, cons
                 gradient(op.inputs[0]));
   }
   case OpKind::attention: {
-    const auto& params = std::get<core::AttentionParams>(op.params);
-    const Cached& cached = cached_[static_cast<size_t>(params.layer)];
-    return Attention{params,          program_.kv_layers[static_cast<size_t>(params.layer)],
-                     text_tokens_,    value(op.inputs[0]),
-                     value(cached.k), value(cached.v)}
-        .run_back(of_out, gradient(op.inputs[0]), gradient(cached.k), gradient(cached.v));
+    const Cached& cached = cached_of(op);
+    return attention(op).run_back(of_out, gradient(op.inputs[0]), gradient(cached.k), gradient(cached.v));
   }
   case OpKind::glu: {
     const auto& params = std::get<core::ActivationParams>(op.params);

@@ -2,6 +2,7 @@
 // transformers, and no cache.
 #pragma once
 
+#include "convert/tuning/layer_ops.h"
 #include "core/program.h"
 
 #include <cstdint>
@@ -33,6 +34,11 @@ class Network {
   int64_t width(core::ValueId id) const { return program_.values[static_cast<size_t>(id)].width; }
   const std::vector<float>& value(core::ValueId id) const { return values_[static_cast<size_t>(id)]; }
   std::vector<float>& gradient(core::ValueId id);
+  struct Cached {
+    core::ValueId k = -1, v = -1;
+  };
+  const Cached& cached_of(const core::Op& attention) const;
+  Attention attention(const core::Op& op) const;
   void run(const core::Op& op, std::span<const int32_t> tokens);
   void run_back(const core::Op& op, const std::vector<bool>& wanted, const OnGradient& each);
 
@@ -41,9 +47,6 @@ class Network {
   int64_t tokens_ = 0;
   std::vector<std::vector<float>> weights_; // by WeightId
   Values values_, gradients_;
-  struct Cached {
-    core::ValueId k = -1, v = -1;
-  };
   std::vector<Cached> cached_; // by layer of the cache
 };
 

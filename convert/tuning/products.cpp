@@ -29,6 +29,13 @@ RIDGE_CLONES void add_tile(const float* a, const float* b, int64_t k, float* sum
 
 } // namespace
 
+RIDGE_CLONES float dot(const float* a, const float* b, int64_t n) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
 void add_product(int64_t m, int64_t n, int64_t k, Strided a, Strided b, float* c) {
   const int64_t row_tiles = (m + kTileRows - 1) / kTileRows, panels = (n + kTileCols - 1) / kTileCols;
   std::vector<float> packed(static_cast<size_t>(row_tiles * kTileRows * k));

@@ -11,6 +11,8 @@ struct Strided {
   int64_t row, col;
 };
 
+float dot(const float* a, const float* b, int64_t n);
+
 // C [m][n] += A B, with k columns of A.
 void add_product(int64_t m, int64_t n, int64_t k, Strided a, Strided b, float* c);
 

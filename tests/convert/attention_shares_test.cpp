@@ -48,6 +48,18 @@ class WatchedHessian final : public quant::Hessian {
   std::vector<std::vector<float>>& seen_;
 };
 
+// The inputs of the whole model's matrices, in exact mode.
+gguf::Imatrix inputs_of(const core::Program& program, const std::vector<int32_t>& ids) {
+  core::ExecutorConfig config;
+  config.context = config.max_batch = config.max_outputs = std::ssize(ids);
+  config.exact = true;
+  config.k_type = config.v_type = core::KvType::f32;
+  convert::ImatrixCollector collector(program, false);
+  config.observer = &collector;
+  convert::run_chunk(*kernels::cpu::make_cpu_executor(program, config), ids);
+  return collector.result();
+}
+
 } // namespace
 
 TEST_CASE("attention shares are those of a softmax in double precision, over windows, caps, slopes and sinks") {
@@ -99,14 +111,7 @@ TEST_CASE("keys' and values' inputs weigh as much again in all as others', by th
   calibrated.tensor("blk.0.attn_q.weight");
   REQUIRE(seen.size() >= 2);
 
-  core::ExecutorConfig config;
-  config.context = config.max_batch = config.max_outputs = 16;
-  config.exact = true;
-  config.k_type = config.v_type = core::KvType::f32;
-  convert::ImatrixCollector collector(program, false);
-  config.observer = &collector;
-  convert::run_chunk(*kernels::cpu::make_cpu_executor(program, config), chunks[0]);
-  const gguf::Imatrix plain = collector.result();
+  const gguf::Imatrix plain = inputs_of(program, chunks[0]);
   const auto ratio = [&](const std::vector<float>& weighed, const char* name) {
     const gguf::Imatrix::Entry& entry = plain.entries.at(name);
     double sum = 0, whole = 0;
@@ -138,14 +143,7 @@ TEST_CASE("calibration sees the inputs of models that scale, norm or add to thei
     calibrated.tensor(tensor);
     REQUIRE(seen.size() >= 3); // queries, keys and values; attention's output; gate and up
 
-    core::ExecutorConfig config;
-    config.context = config.max_batch = config.max_outputs = 64;
-    config.exact = true;
-    config.k_type = config.v_type = core::KvType::f32;
-    convert::ImatrixCollector collector(program, false);
-    config.observer = &collector;
-    convert::run_chunk(*kernels::cpu::make_cpu_executor(program, config), recipe.ids());
-    const gguf::Imatrix whole = collector.result();
+    const gguf::Imatrix whole = inputs_of(program, recipe.ids());
     const gguf::Imatrix::Entry& expected = whole.entries.at(tensor);
     std::vector<float> mean_squares = expected.sum_of_squares;
     for (float& sum : mean_squares) sum /= expected.counts[0];

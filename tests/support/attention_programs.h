@@ -46,6 +46,32 @@ inline void for_each_encoder_op(uint64_t seed, const std::function<void(RandomPr
   for (const uint64_t convolution : {1, 2, 3, 4}) attention(params(0, 0, 0, false, 0), convolution);
 }
 
+// The embeddings of a token and of its position, added: all rows differ.
+inline core::ValueId embed_places(RandomProgram& m, int64_t width, int64_t tokens, int64_t places) {
+  const core::ValueId token = m.embed(quant::Type::F32, width, tokens);
+  const core::ValueId place =
+      m.op(core::OpKind::embed, {}, {m.weight(quant::Type::F32, width, places)}, width, core::EmbedParams{1, true});
+  return m.op(core::OpKind::add, {token, place}, {}, width);
+}
+
+// Stores keys of x in an index cache, whose k_dim and span kv_layers[layer] has, and chooses up to `most` positions.
+inline core::ValueId choose_positions(RandomProgram& m, core::ValueId x, int32_t layer, int64_t heads, int64_t most,
+                                      bool tail = false) {
+  const int64_t dim = m.program.kv_layers[static_cast<size_t>(layer)].k_dim;
+  m.op(core::OpKind::index_store, {m.linear(x, quant::Type::F32, dim)}, {}, 0, core::KvParams{layer});
+  const core::ValueId queries = m.linear(x, quant::Type::F32, heads * dim),
+                      weights = m.linear(x, quant::Type::F32, heads);
+  const core::ValueId chosen = m.value(most, false, core::ValueKind::i32);
+  m.program.ops.push_back({core::OpKind::index_choice,
+                           -1,
+                           "choice",
+                           {queries, weights},
+                           {chosen},
+                           {},
+                           core::IndexParams{layer, heads, tail}});
+  return chosen;
+}
+
 // Scores are exact integers in any summation order, with many ties.
 inline void build_sparse_attention(RandomProgram& m, int64_t most, int64_t span, bool ties, int64_t context) {
   using core::OpKind;

@@ -149,23 +149,10 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
       const int64_t c_dim = m.integer(1, 70), r_dim = m.integer(1, 20), heads = m.integer(1, 20);
       const int64_t index_heads = m.integer(1, 9), index_dim = m.integer(1, 40);
       m.program.kv_layers = {{1, index_dim, 0, true, choice.span}, {1, c_dim + r_dim, c_dim, true}};
-      const core::ValueId token = m.embed(Type::F32, 16, 30); // all keys differ
-      const core::ValueId place =
-          m.op(OpKind::embed, {}, {m.weight(Type::F32, 16, 64)}, 16, core::EmbedParams{1, true});
-      const core::ValueId x = m.op(OpKind::add, {token, place}, {}, 16);
-      m.op(OpKind::index_store, {m.linear(x, Type::F32, index_dim)}, {}, 0, core::KvParams{0});
+      const core::ValueId x = embed_places(m, 16, 30, 64);
+      const core::ValueId chosen = choose_positions(m, x, 0, index_heads, choice.most, choice.tail);
       m.op(OpKind::latent_store, {m.linear(x, Type::F32, c_dim), m.linear(x, Type::F32, r_dim)}, {}, 0,
            core::KvParams{1});
-      const core::ValueId index = m.linear(x, Type::F32, index_heads * index_dim),
-                          weights = m.linear(x, Type::F32, index_heads);
-      const core::ValueId chosen = m.value(choice.most, false, core::ValueKind::i32);
-      m.program.ops.push_back({OpKind::index_choice,
-                               -1,
-                               "choice",
-                               {index, weights},
-                               {chosen},
-                               {},
-                               core::IndexParams{0, index_heads, choice.tail}});
       const core::ValueId q = m.linear(x, Type::F32, heads * c_dim), q_rest = m.linear(x, Type::F32, heads * r_dim);
       std::vector<core::WeightId> sinks;
       if (choice.span == 1) sinks.push_back(m.factors(heads, -2, 2));
@@ -177,24 +164,15 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
       const int64_t dim = m.integer(1, 70), heads = m.integer(1, 20), span = m.integer(2, 5), width = m.integer(1, 9);
       const int64_t index_heads = m.integer(1, 5), index_dim = m.integer(1, 30), most = span * m.integer(1, 4);
       m.program.kv_layers = {{1, dim, dim, true}, {1, dim, 0, true, span}, {1, index_dim, 0, true, span}};
-      const core::ValueId token = m.embed(Type::F32, 16, 30); // all keys differ
-      const core::ValueId place =
-          m.op(OpKind::embed, {}, {m.weight(Type::F32, 16, 64)}, 16, core::EmbedParams{1, true});
-      const core::ValueId x = m.op(OpKind::add, {token, place}, {}, 16), kv = m.linear(x, Type::F32, dim);
+      const core::ValueId x = embed_places(m, 16, 30, 64), kv = m.linear(x, Type::F32, dim);
       m.op(OpKind::latent_store, {kv, kv}, {}, 0, core::KvParams{0});
       m.op(OpKind::index_store, {m.linear(x, Type::F32, dim)}, {}, 0, core::KvParams{1});
       const core::ValueId q = m.linear(x, Type::F32, heads * dim);
       core::ValueId chosen = q;
-      if (chooses) {
-        m.op(OpKind::index_store, {m.linear(x, Type::F32, index_dim)}, {}, 0, core::KvParams{2});
-        const core::ValueId index = m.linear(x, Type::F32, index_heads * index_dim),
-                            weights = m.linear(x, Type::F32, index_heads);
-        chosen = m.value(most, false, core::ValueKind::i32);
-        m.program.ops.push_back(
-            {OpKind::index_choice, -1, "choice", {index, weights}, {chosen}, {}, core::IndexParams{2, index_heads}});
-      } else {
+      if (chooses)
+        chosen = choose_positions(m, x, 2, index_heads, most);
+      else
         m.program.kv_layers.pop_back();
-      }
       std::vector<core::WeightId> sinks;
       if (m.integer(0, 1) == 1) sinks.push_back(m.factors(heads, -2, 2));
       m.finish(

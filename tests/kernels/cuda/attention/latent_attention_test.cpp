@@ -42,23 +42,10 @@ RandomProgram chosen_model(uint64_t seed, const LatentHeads& h, const ChosenPosi
   constexpr int64_t kIndexHeads = 11, kIndexDim = 64;
   RandomProgram model(seed);
   model.program.kv_layers = {{1, kIndexDim, 0, true, choice.span}, {1, h.value_dim + h.rest, h.value_dim, true}};
-  const core::ValueId token = model.embed(Type::F32, 32, 40);
-  const core::ValueId place =
-      model.op(OpKind::embed, {}, {model.weight(Type::F32, 32, 1024)}, 32, core::EmbedParams{1, true});
-  const core::ValueId x = model.op(OpKind::add, {token, place}, {}, 32); // all keys differ
-  model.op(OpKind::index_store, {model.linear(x, Type::F32, kIndexDim)}, {}, 0, core::KvParams{0});
+  const core::ValueId x = tests::embed_places(model, 32, 40, 1024);
+  const core::ValueId chosen = tests::choose_positions(model, x, 0, kIndexHeads, choice.most, choice.tail);
   model.op(OpKind::latent_store, {model.linear(x, Type::F32, h.value_dim), model.linear(x, Type::F32, h.rest)}, {}, 0,
            core::KvParams{1});
-  const core::ValueId index = model.linear(x, Type::F32, kIndexHeads * kIndexDim),
-                      weights = model.linear(x, Type::F32, kIndexHeads);
-  const core::ValueId chosen = model.value(choice.most, false, core::ValueKind::i32);
-  model.program.ops.push_back({OpKind::index_choice,
-                               -1,
-                               "choice",
-                               {index, weights},
-                               {chosen},
-                               {},
-                               core::IndexParams{0, kIndexHeads, choice.tail}});
   const core::ValueId q = model.linear(x, Type::F32, h.heads * h.value_dim),
                       rest = model.linear(x, Type::F32, h.heads * h.rest);
   model.finish(model.op(OpKind::chosen_attention, {q, rest, chosen}, {}, h.heads * h.value_dim,
@@ -72,24 +59,15 @@ RandomProgram mixed_model(uint64_t seed, int64_t heads, int64_t dim, int64_t win
   const int64_t span = choice.span;
   RandomProgram model(seed);
   model.program.kv_layers = {{1, dim, dim, true}, {1, dim, 0, true, span}, {1, kIndexDim, 0, true, span}};
-  const core::ValueId token = model.embed(Type::F32, 32, 40);
-  const core::ValueId place =
-      model.op(OpKind::embed, {}, {model.weight(Type::F32, 32, 1024)}, 32, core::EmbedParams{1, true});
-  const core::ValueId x = model.op(OpKind::add, {token, place}, {}, 32), kv = model.linear(x, Type::F32, dim);
+  const core::ValueId x = tests::embed_places(model, 32, 40, 1024), kv = model.linear(x, Type::F32, dim);
   model.op(OpKind::latent_store, {kv, kv}, {}, 0, core::KvParams{0});
   model.op(OpKind::index_store, {model.linear(x, Type::F32, dim)}, {}, 0, core::KvParams{1});
   const core::ValueId q = model.linear(x, Type::F32, heads * dim);
   core::ValueId chosen = q;
-  if (choice.most > 0) {
-    model.op(OpKind::index_store, {model.linear(x, Type::F32, kIndexDim)}, {}, 0, core::KvParams{2});
-    const core::ValueId index = model.linear(x, Type::F32, kIndexHeads * kIndexDim),
-                        weights = model.linear(x, Type::F32, kIndexHeads);
-    chosen = model.value(choice.most, false, core::ValueKind::i32);
-    model.program.ops.push_back(
-        {OpKind::index_choice, -1, "choice", {index, weights}, {chosen}, {}, core::IndexParams{2, kIndexHeads}});
-  } else {
+  if (choice.most > 0)
+    chosen = tests::choose_positions(model, x, 2, kIndexHeads, choice.most);
+  else
     model.program.kv_layers.pop_back();
-  }
   std::vector<core::WeightId> sinks;
   if (model.integer(0, 1) == 1) sinks.push_back(model.factors(heads, -2, 2));
   model.finish(model.op(OpKind::mixed_attention, {q, chosen}, sinks, heads * dim,

@@ -136,7 +136,7 @@ TEST_CASE("experts for a GPU: an answer has the result of each expert that a mes
     }
 }
 
-TEST_CASE("experts for a GPU: threads end when nobody sends what was announced, or when nothing was") {
+TEST_CASE("experts for a GPU: threads end although an announced message never comes, and although none is announced") {
   const Model model(1, quant::Type::Q8_0, 1);
   for (const uint64_t announced : {0, 1, 1000}) {
     Device device;

@@ -49,7 +49,7 @@ struct Model {
 
 using Ways = std::set<std::string_view>;
 
-// Of all layers, without the logits.
+// The ways of all layers' products; the last product, which makes the logits, is left out.
 Ways ways_of(const BatchPlan& plan) {
   Ways ways;
   for (size_t i = 0; i + 1 < plan.products.size(); ++i) ways.insert(name_of(plan.products[i].choice.way));

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/layout/span_weights.cuh"
-#include "kernels/cuda/products/gemm.h"
+#include "kernels/cuda/products/epilogue.cuh"
 #include "kernels/cuda/runtime/ptx.cuh"
 
 #include <algorithm>
@@ -123,12 +123,9 @@ __global__ void __launch_bounds__(Shape::kThreads, (Shape::kWarpM * Shape::kWarp
   }
 
   const auto write = [&](int token, int row, float value) {
-    if (token >= args.tokens || row >= segment.rows) return;
-    value *= exp2f(static_cast<float>(args.exponent[token] - kWeightExponent));
-    if (segment.bias) value += segment.bias[row];
-    const int64_t at = int64_t{token} * segment.rows + row;
-    if (args.residual) value += args.residual[at];
-    segment.out[at] = value;
+    if (token >= args.tokens) return;
+    const float scale = exp2f(static_cast<float>(args.exponent[token] - kWeightExponent));
+    RowEpilogue(args, segment, false, row).write(token, value * scale);
   };
 #pragma unroll
   for (int m = 0; m < kTilesM; ++m)

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/gemm/integer_product.h"
 #include "kernels/cuda/layout/span_weights.cuh"
+#include "kernels/cuda/products/epilogue.cuh"
 #include "kernels/cuda/products/half_layout.h"
 
 namespace ridge::kernels::cuda {
@@ -342,13 +343,6 @@ __global__ void __launch_bounds__(IntegerShape<Format>::kThreads, IntegerShape<F
     stage = next, next = after, after = free;
   }
 
-  const auto write = [&](int token, int row, float value) {
-    if (row >= segment.rows) return;
-    const int64_t at = int64_t{token} * segment.rows + row;
-    if (args.product.residual) value += args.product.residual[at];
-    segment.out[at] = value;
-  };
-  const auto bias = [&](const GemmSegment& of, int row) { return of.bias && row < of.rows ? of.bias[row] : 0; };
 #pragma unroll
   for (int m = 0; m < Sums::kM; ++m)
 #pragma unroll
@@ -358,18 +352,14 @@ __global__ void __launch_bounds__(IntegerShape<Format>::kThreads, IntegerShape<F
       const float scale = exp2f(static_cast<float>(args.product.exponent[token] - kWeightExponent));
       if (args.gated) {
 #pragma unroll
-        for (int n = 0; n < Sums::kN / 2; ++n) {
-          const int row = first_row + warp_rows / 2 + 8 * n + column;
-          write(token, row,
-                args.glu(sums.sum[m][n][i] * scale + bias(segment, row),
-                         sums.sum[m][n + Sums::kN / 2][i] * scale + bias(args.product.segment[1], row)));
-        }
+        for (int n = 0; n < Sums::kN / 2; ++n)
+          RowEpilogue(args.product, segment, true, first_row + warp_rows / 2 + 8 * n + column)
+              .write(token, sums.sum[m][n][i] * scale, sums.sum[m][n + Sums::kN / 2][i] * scale, args.glu);
       } else {
 #pragma unroll
-        for (int n = 0; n < Sums::kN; ++n) {
-          const int row = first_row + warp_rows + 8 * n + column;
-          write(token, row, sums.sum[m][n][i] * scale + bias(segment, row));
-        }
+        for (int n = 0; n < Sums::kN; ++n)
+          RowEpilogue(args.product, segment, false, first_row + warp_rows + 8 * n + column)
+              .write(token, sums.sum[m][n][i] * scale);
       }
     }
 }

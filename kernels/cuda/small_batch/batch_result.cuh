@@ -1,6 +1,7 @@
 // Results of small batches' products: bias, gate, residual, and where they go.
 #pragma once
 
+#include "kernels/cuda/products/epilogue.cuh"
 #include "kernels/cuda/products/half_layout.h"
 #include "kernels/cuda/runtime/ptx.cuh"
 #include "kernels/cuda/small_batch/batch.h"
@@ -44,7 +45,7 @@ class BatchResults {
       const GemmSegment& segment = batch_row(args, row_tile, g + 8 * h, row_[h]);
       out_[h] = segment.out, rows_[h] = segment.rows;
       real_[h] = row_[h] < segment.rows;
-      bias_[h] = segment.bias && real_[h] ? segment.bias[int64_t{expert} * segment.rows + row_[h]] : 0;
+      bias_[h] = bias_of(segment, row_[h], expert);
     }
   }
   // `slot`: of the lane's two tokens; -1: none.

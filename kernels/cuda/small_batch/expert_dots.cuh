@@ -244,18 +244,15 @@ class ExpertDotFinisher {
         if (lane_ < tile.count) slots = args_.order[tile.first + lane_];
       }
       const int row = walk.row_tile * rows + lane_ % rows;
-      const bool real = row < segment.rows;
-      const float first_bias = real ? bias(0, tile.expert, row) : 0,
-                  second_bias = real && args_.gated ? bias(1, tile.expert, row) : 0;
+      const RowEpilogue epilogue(args_.product, segment, args_.gated, row, tile.expert);
       memory_.sums_full(team).wait(parity);
 #pragma unroll 1
       for (int token = lane_ / rows; token - lane_ / rows < tile.count; token += tokens_at_once) {
         const int at = token * kBatchRows + lane_ % rows;
-        float result = sum(team, at) + first_bias;
-        if (args_.gated) result = args_.glu(result, sum(team, at + kBatchRows / 2) + second_bias);
-        const int64_t to = int64_t{__shfl_sync(~0U, slots, token)} * segment.rows + row;
-        if (token < tile.count && real)
-          segment.out[to] = result + (args_.product.residual ? args_.product.residual[to] : 0);
+        const float first = sum(team, at), up = args_.gated ? sum(team, at + kBatchRows / 2) : 0;
+        const int slot = __shfl_sync(~0U, slots, token);
+        if (token < tile.count && args_.gated) epilogue.write(slot, first, up, args_.glu);
+        if (token < tile.count && !args_.gated) epilogue.write(slot, first);
       }
       __syncwarp();
       if (lane_ == 0) memory_.sums_empty(team).arrive();
@@ -263,10 +260,6 @@ class ExpertDotFinisher {
   }
 
  private:
-  __device__ __forceinline__ float bias(int segment, int expert, int row) const {
-    const float* from = args_.product.segment[segment].bias;
-    return from ? from[int64_t{expert} * args_.product.segment[segment].rows + row] : 0;
-  }
   __device__ __forceinline__ float sum(int team, int at) const {
     const float* from = memory_.sums + (team << log2_team_) * (kDotTokens * kBatchRows) + at;
     float total = 0;

@@ -287,12 +287,17 @@ __global__ void __launch_bounds__(kMatvecThreads, 1)
     multiply_rows<Second, kTokens, false, true>(second, block - first_blocks);
 }
 
-// Blocks that start first have the fewest row blocks, and rows of A.
+// Blocks that start first have rows of A and the fewest row blocks; then come those with the most.
+__device__ __forceinline__ int block_of_turn(int turn, int blocks, const AdapterArgs& adapter) {
+  return turn < adapter.cut.blocks ? blocks - 1 - turn : turn - adapter.cut.blocks;
+}
+
 template <typename Format, int kTokens, bool kWhole>
 __global__ void __launch_bounds__(kMatvecThreads, 1)
     matvec_adapted_kernel(const __grid_constant__ MatvecArgs args, const __grid_constant__ AdapterArgs adapter) {
-  const int turn = blockIdx.x, block = gridDim.x - 1 - turn;
-  multiply_rows<Format, kTokens, false, kWhole>(args, block, AdapterRows<kTokens>(adapter, args, turn));
+  const int turn = blockIdx.x;
+  multiply_rows<Format, kTokens, false, kWhole>(args, block_of_turn(turn, gridDim.x, adapter),
+                                                AdapterRows<kTokens>(adapter, args, turn));
 }
 
 template <typename First, typename Second, int kTokens>
@@ -300,13 +305,13 @@ __global__ void __launch_bounds__(kMatvecThreads, 1)
     matvec_adapted_pair_kernel(const __grid_constant__ MatvecArgs first, const __grid_constant__ AdapterArgs of_first,
                                const __grid_constant__ MatvecArgs second, const __grid_constant__ AdapterArgs of_second,
                                int first_blocks) {
-  const int block = blockIdx.x;
-  if (block < first_blocks)
-    multiply_rows<First, kTokens, false, true>(first, first_blocks - 1 - block,
-                                               AdapterRows<kTokens>(of_first, first, block));
+  const int turn = blockIdx.x, in_second = turn - first_blocks, second_blocks = gridDim.x - first_blocks;
+  if (turn < first_blocks)
+    multiply_rows<First, kTokens, false, true>(first, block_of_turn(turn, first_blocks, of_first),
+                                               AdapterRows<kTokens>(of_first, first, turn));
   else
-    multiply_rows<Second, kTokens, false, true>(second, static_cast<int>(gridDim.x) - 1 - block,
-                                                AdapterRows<kTokens>(of_second, second, block - first_blocks));
+    multiply_rows<Second, kTokens, false, true>(second, block_of_turn(in_second, second_blocks, of_second),
+                                                AdapterRows<kTokens>(of_second, second, in_second));
 }
 
 } // namespace ridge::kernels::cuda

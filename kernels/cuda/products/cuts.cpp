@@ -92,7 +92,8 @@ std::optional<Beside> cut_beside(const ChipLimits& chip, const MatvecWork& work,
   const int64_t bytes =
       offset + scaled + (work.tokens * product.padded_ranks() + adapter_sums(work.tokens, rows)) * 4 + 16;
   if (rows > kMaxAdapterRows || bytes > chip.shared_per_block) return std::nullopt;
-  return Beside{{rows, static_cast<int>(offset), static_cast<int>(b), static_cast<int>(scaled)}, bytes};
+  const auto with_rows = static_cast<int>(rows == 0 ? 0 : tiles_of(product.padded_ranks(), rows));
+  return Beside{{rows, with_rows, static_cast<int>(offset), static_cast<int>(b), static_cast<int>(scaled)}, bytes};
 }
 
 } // namespace

@@ -44,7 +44,7 @@ inline constexpr int kLeastAdaptedWarps = 12;
 // less than 1 KB beside a row of A.
 constexpr int adapter_sums(int tokens, int rows) { return ((tokens - 1) * kMaxAdapterRows + rows) * kMatvecWarps; }
 struct AdapterCut {
-  int rows = 0;                                           // of A, per block
+  int rows = 0, blocks = 0;                               // of A, per block; blocks with such rows
   int shared_offset = 0, b_offset = 0, scaled_offset = 0; // b, scaled: behind shared_offset
 };
 struct AdaptedCut {

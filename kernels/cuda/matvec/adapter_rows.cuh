@@ -15,7 +15,8 @@
 
 namespace ridge::kernels::cuda {
 
-template <int kTokens>
+// kMost: rows of A, so that the usual single one takes less code.
+template <int kTokens, int kMost>
 class AdapterRows : public NothingBeside {
  public:
   // `turn`: 0 for the block that starts first.
@@ -64,7 +65,7 @@ class AdapterRows : public NothingBeside {
     if (count_ <= 0 || column >= args_.cols) return;
     wait_for_copy(0);
 #pragma unroll
-    for (int r = 0; r < kMaxAdapterRows; ++r)
+    for (int r = 0; r < kMost; ++r)
       if (r < count_) {
         const uint4 halves = *reinterpret_cast<const uint4*>(a_ + int64_t{r} * args_.cols + column);
         const float2 w[4] = {halves_of(halves.x), halves_of(halves.y), halves_of(halves.z), halves_of(halves.w)};
@@ -76,7 +77,7 @@ class AdapterRows : public NothingBeside {
     if (count_ <= 0) return;
     wait_for_copy(0);
 #pragma unroll
-    for (int r = 0; r < kMaxAdapterRows; ++r)
+    for (int r = 0; r < kMost; ++r)
       if (r < count_) {
         const uint2 halves = *reinterpret_cast<const uint2*>(a_ + int64_t{r} * args_.cols + column);
         const float2 low = halves_of(halves.x), high = halves_of(halves.y);
@@ -135,8 +136,8 @@ class AdapterRows : public NothingBeside {
   }
   __device__ __forceinline__ void wait_for_copy(int barrier) const { BarrierAddress(barriers_ + barrier).wait(0); }
 
-  __device__ __forceinline__ static int my_row() { return threadIdx.x / kWarp % kMaxAdapterRows; }
-  __device__ __forceinline__ static int my_token() { return threadIdx.x / kWarp / kMaxAdapterRows; }
+  __device__ __forceinline__ static int my_row() { return threadIdx.x / kWarp % kMost; }
+  __device__ __forceinline__ static int my_token() { return threadIdx.x / kWarp / kMost; }
   __device__ __forceinline__ bool publishes() const { return my_token() < kTokens && my_row() < count_; }
 
   const AdapterArgs& adapter_;
@@ -145,7 +146,7 @@ class AdapterRows : public NothingBeside {
   uint16_t *a_, *b_;
   float *scaled_, *sums_;
   CopyBarrier* barriers_; // of A's and B's copies
-  float sum_[kTokens][kMaxAdapterRows] = {};
+  float sum_[kTokens][kMost] = {};
   int first_use_, position_, adapter_of_row_;
   float factor_, scaled_value_;
   core::AdapterUse use_;

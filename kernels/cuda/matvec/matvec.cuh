@@ -292,15 +292,15 @@ __device__ __forceinline__ int block_of_turn(int turn, int blocks, const Adapter
   return turn < adapter.cut.blocks ? blocks - 1 - turn : turn - adapter.cut.blocks;
 }
 
-template <typename Format, int kTokens, bool kWhole>
+template <typename Format, int kTokens, bool kWhole, int kRows>
 __global__ void __launch_bounds__(kMatvecThreads, 1)
     matvec_adapted_kernel(const __grid_constant__ MatvecArgs args, const __grid_constant__ AdapterArgs adapter) {
   const int turn = blockIdx.x;
   multiply_rows<Format, kTokens, false, kWhole>(args, block_of_turn(turn, gridDim.x, adapter),
-                                                AdapterRows<kTokens>(adapter, args, turn));
+                                                AdapterRows<kTokens, kRows>(adapter, args, turn));
 }
 
-template <typename First, typename Second, int kTokens>
+template <typename First, typename Second, int kTokens, int kRows>
 __global__ void __launch_bounds__(kMatvecThreads, 1)
     matvec_adapted_pair_kernel(const __grid_constant__ MatvecArgs first, const __grid_constant__ AdapterArgs of_first,
                                const __grid_constant__ MatvecArgs second, const __grid_constant__ AdapterArgs of_second,
@@ -308,10 +308,10 @@ __global__ void __launch_bounds__(kMatvecThreads, 1)
   const int turn = blockIdx.x, in_second = turn - first_blocks, second_blocks = gridDim.x - first_blocks;
   if (turn < first_blocks)
     multiply_rows<First, kTokens, false, true>(first, block_of_turn(turn, first_blocks, of_first),
-                                               AdapterRows<kTokens>(of_first, first, turn));
+                                               AdapterRows<kTokens, kRows>(of_first, first, turn));
   else
     multiply_rows<Second, kTokens, false, true>(second, block_of_turn(in_second, second_blocks, of_second),
-                                                AdapterRows<kTokens>(of_second, second, in_second));
+                                                AdapterRows<kTokens, kRows>(of_second, second, in_second));
 }
 
 } // namespace ridge::kernels::cuda

@@ -112,20 +112,34 @@ class AdapterRows : public NothingBeside {
     }
   }
 
-  // A quarter of what the adapters add to segment s in the block's result i.
-  __device__ __forceinline__ float change(int s, int i, int t, int quarter) const {
-    const int first = adapter_.first[s], of_gate = args_.gated ? first : 0;
-    const auto* b = reinterpret_cast<const uint2*>(b_ + i * adapter_.columns + of_gate);
-    const auto* x = reinterpret_cast<const float4*>(scaled_ + t * adapter_.padded + first);
-    float sum = 0;
-#pragma unroll 1
-    for (int k = quarter; k < adapter_.ranks[s] / 4; k += 4) {
-      const float2 low = halves_of(b[k].x), high = halves_of(b[k].y);
-      const float4 v = x[k];
-      sum += low.x * v.x + low.y * v.y + high.x * v.z + high.y * v.w;
+  // A quarter of what the adapters add to segment s in the block's result i: operands, asked for before they are used.
+  class Change {
+   public:
+    __device__ __forceinline__ Change(const AdapterRows& of, int s, int i, int t, int quarter)
+        : left_(of.adapter_.ranks[s] / 4 - quarter) {
+      const int first = of.adapter_.first[s], of_gate = of.args_.gated ? first : 0;
+      b_ = reinterpret_cast<const uint2*>(of.b_ + i * of.adapter_.columns + of_gate) + quarter;
+      x_ = reinterpret_cast<const float4*>(of.scaled_ + t * of.adapter_.padded + first) + quarter;
+      if (left_ > 0) b_now_ = *b_, x_now_ = *x_;
     }
-    return sum;
-  }
+    __device__ __forceinline__ float sum() {
+      float sum = product(b_now_, x_now_);
+#pragma unroll 1
+      for (int k = 4; k < left_; k += 4) sum += product(b_[k], x_[k]);
+      return sum;
+    }
+
+   private:
+    __device__ __forceinline__ static float product(uint2 b, float4 x) {
+      const float2 low = halves_of(b.x), high = halves_of(b.y);
+      return low.x * x.x + low.y * x.y + high.x * x.z + high.y * x.w;
+    }
+    int left_;
+    const uint2* b_;
+    const float4* x_;
+    uint2 b_now_ = {};
+    float4 x_now_ = {};
+  };
 
  private:
   // By one thread.

@@ -49,18 +49,24 @@ class MatvecEpilogue {
 #pragma unroll
       for (int t = 0; t < kTokens; ++t) {
         float value[2] = {0, 0};
+        const auto add_tiles = [&] {
 #pragma unroll 1
-        for (int u = shape_.lane % kAdders; u < shape_.tiles; u += kAdders) {
-          const float* of_tile = sums + (t * shape_.tiles + u) * rows_.count * C::kRows + (real ? i : 0);
-          value[0] += of_tile[0];
-          if (args_.gated) value[1] += of_tile[results_];
-        }
-        if constexpr (Beside::kChanges)
-          if (real && row < segment.rows) {
-            const int quarter = shape_.lane % kAdders;
-            value[0] += kInverse * beside.change(static_cast<int>(&segment - args_.segment), i, t, quarter);
-            if (args_.gated) value[1] += kInverse * beside.change(1, i, t, quarter);
+          for (int u = shape_.lane % kAdders; u < shape_.tiles; u += kAdders) {
+            const float* of_tile = sums + (t * shape_.tiles + u) * rows_.count * C::kRows + (real ? i : 0);
+            value[0] += of_tile[0];
+            if (args_.gated) value[1] += of_tile[results_];
           }
+        };
+        if constexpr (Beside::kChanges) {
+          const int quarter = shape_.lane % kAdders, s = static_cast<int>(&segment - args_.segment);
+          typename Beside::Change change(beside, s, real ? i : 0, t, quarter),
+              more(beside, args_.gated ? 1 : s, real ? i : 0, t, quarter);
+          add_tiles();
+          value[0] += kInverse * change.sum();
+          if (args_.gated) value[1] += kInverse * more.sum();
+        } else {
+          add_tiles();
+        }
 #pragma unroll
         for (float& v : value) {
 #pragma unroll

@@ -28,7 +28,7 @@ __device__ __forceinline__ void multiply_piece(float (&sum)[4], const uint4& x, 
 
 constexpr int kTileEights = kTileColumns / 8;
 
-// Of a thread's results: of one column. No kernel of a step changes what they depend on.
+// A thread has results of one column. No kernel of a step changes what their scales depend on.
 struct ResultScales {
   static constexpr int kApart = kZThreads / kTileColumns, kRows = kZTokens / kApart;
 
@@ -53,7 +53,7 @@ struct ResultScales {
   }
 };
 
-// Of at most kEights in a tile of 64 columns.
+// A tile of 64 columns has at most kEights.
 template <int kEights>
 __global__ void __launch_bounds__(kZThreads, 1)
     prompt_adapter_input_kernel(const __grid_constant__ PromptAdapterInput args, Stamp* stamps) {

@@ -97,3 +97,21 @@ TEST_CASE("CUDA: convolutions that look far back take prompts in chunks") {
   m.finish(m.op(OpKind::expert_sum, {y, shares}, {}, width, core::ExpertParams{summed}));
   check(m, {20, 130, 1, 50});
 }
+
+// Batches of fewer tokens than the window has rows move the state by less than its length.
+TEST_CASE("CUDA: means over many positions are the same whether tokens come alone, by a few or in prompts") {
+  REQUIRE_DEVICE();
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  for (const auto& [kernel, halves] : {std::pair<int64_t, int64_t>{128, 1}, {129, 1}, {8, 2}}) {
+    CAPTURE(kernel);
+    RandomProgram m(seed);
+    const int64_t width = halves * m.integer(1, 100);
+    m.program.states.push_back({"pool", 2 * (kernel - 1) * width});
+    const core::ValueId x = embed(m, 1), values = m.linear(x, Type::F32, width), gates = m.linear(x, Type::F32, width);
+    m.finish(m.op(OpKind::pool, {values, gates}, {m.factors(kernel / halves * width, -2, 2)}, width / halves,
+                  core::PoolParams{0, kernel, halves == 2}));
+    check(m, {33, 1, 5, 64, 1, 16, 17, 2});
+    check(m, {7, 150, 1, 1, 3});
+  }
+}

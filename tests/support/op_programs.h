@@ -293,7 +293,8 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
       m.finish(m.op(OpKind::delta_rule, {q, k, v, alpha, beta}, {a, dt}, heads * dim,
                     core::DeltaParams{0, k_heads, heads, dim, 1e-6f, false, 0, 4, 0, least}));
     });
-  for (const auto& [kernel, overlaps] : {std::pair<int64_t, bool>{2, false}, {4, false}, {11, false}, {8, true}})
+  for (const auto& [kernel, overlaps] :
+       {std::pair<int64_t, bool>{2, false}, {4, false}, {11, false}, {150, false}, {8, true}})
     with("pool", [&, kernel = kernel, overlaps = overlaps](RandomProgram& m) {
       const int64_t halves = overlaps ? 2 : 1, channels = halves * m.integer(1, 150);
       m.program.states.push_back({"pool", 2 * (kernel - 1) * channels});
@@ -301,7 +302,7 @@ inline void for_each_op(uint64_t seed, const std::function<void(const std::strin
       m.finish(m.op(OpKind::pool, {x, gate}, {m.factors(kernel / halves * channels, -1, 1)}, channels / halves,
                     core::PoolParams{0, kernel, overlaps}));
     });
-  for (const int64_t count : {1, 2, 4, 5})
+  for (const int64_t count : {1, 2, 4, 9})
     with("hyper-connections", [&](RandomProgram& m) {
       const int64_t width = m.integer(1, 300);
       const core::ValueId x = m.embed(Type::F32, count * width, 30);

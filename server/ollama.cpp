@@ -250,7 +250,7 @@ void answer(Models& models, const HttpRequest& request, HttpResponse& response, 
   const Fields fields(body, "");
   const std::optional<double> keep = keep_alive(fields);
   if (is_empty(fields, chat)) return load(models, fields, chat, keep, response);
-  models.with(fields.text("model"), [&](ModelService& model) {
+  models.with(fields.text("model"), request.is_there, [&](ModelService& model) {
     Service& service = service_as<Service>(model);
     if (!service.senses().pictures || fields.flag("raw").value_or(false)) refuse_images(fields);
     check_fields(service, fields, Api::ollama);

@@ -285,6 +285,7 @@ void HttpServer::Network::Connection::answer(const std::function<void()>& parsed
     const std::scoped_lock lock(output_.mutex);
     return !output_.broken;
   }();
+  request_.is_there = [this] { return !output_.left; };
   if (is_there) try {
       network_.handlers_.answer(request_, response);
     } catch (const std::exception&) {

@@ -16,6 +16,7 @@ struct HttpRequest {
   std::string rest; // matched by the route's "*"
   std::vector<std::pair<std::string, std::string>> headers, parameters;
   std::string body;
+  std::function<bool()> is_there = nullptr; // whether the client still waits
 
   // Header names ignore case.
   std::optional<std::string_view> header(std::string_view name) const;

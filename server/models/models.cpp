@@ -8,7 +8,6 @@
 #include "server/models/service.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
@@ -21,8 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using core::seconds_now;
-
-constexpr std::chrono::milliseconds kPollOfAnswers{50}; // nothing signals the end of answers
 
 RequestCounts sum(RequestCounts a, const RequestCounts& b) {
   a.failed += b.failed;
@@ -49,8 +46,6 @@ RequestCounts sum(RequestCounts a, const RequestCounts& b) {
 double bytes_of(const engine::LoadedModel& model) { // with caches and scratch
   return bytes_of_weights(model.program) + model.executor->memory_bytes();
 }
-
-[[noreturn]] void throw_stopping() { throw ApiError(503, "server_error", "the server is shutting down"); }
 
 } // namespace
 
@@ -104,61 +99,23 @@ Models::Entry& Models::find(const std::optional<std::string>& name) {
   return *at;
 }
 
-// Whether its first request is older than those of all other waiting models.
-bool Models::is_next(const Entry& entry) const {
-  return std::ranges::none_of(entries_, [&](const Entry& other) {
-    return &other != &entry && !other.queue.empty() && other.queue.begin()->first < entry.queue.begin()->first;
-  });
-}
-
-// Models load in the order of their first requests.
-void Models::wait_until_loaded(Entry& entry, bool pictures, std::unique_lock<std::mutex>& lock) {
-  const auto is_there = [&] {
-    return entry.model && !entry.leaving && !entry.outdated && (!pictures || entry.pictures);
-  };
-  if (is_there()) return;
-  struct Queued {
-    Queued(Models& models, Entry& entry, bool pictures)
-        : models(models), entry(entry), number(++models.next_in_queue_) {
-      entry.queue.emplace(number, pictures);
-    }
-    ~Queued() {
-      entry.queue.erase(number);
-      entry.due.erase(number);
-      models.changed_.notify_all();
-    }
-    Models& models;
-    Entry& entry;
-    const uint64_t number;
-  };
-  const Queued queued(*this, entry, pictures);
-  while (!is_there()) {
-    if (stopping_) throw_stopping();
-    if (loading_ || !is_next(entry))
-      changed_.wait(lock);
-    else if (entry.model)
-      leave_to_reload(entry, pictures || entry.pictures, lock);
-    else
-      load(entry, lock);
-  }
-}
-
-ModelService::Use Models::use(const std::optional<std::string>& name, bool pictures) {
+ModelService::Use Models::use(const std::optional<std::string>& name, bool pictures, const ClientWaits& client) {
   if (only_) return ModelService::Use(*only_);
   std::unique_lock lock(mutex_);
   Entry& entry = find(name);
-  wait_until_loaded(entry, pictures, lock);
+  wait_until_loaded(entry, {pictures, client}, lock);
   entry.last_used = seconds_now();
   return ModelService::Use(entry.model->service());
 }
 
-void Models::with(const std::optional<std::string>& name, const std::function<void(ModelService&)>& answer) {
+void Models::with(const std::optional<std::string>& name, const ClientWaits& client,
+                  const std::function<void(ModelService&)>& answer) {
   try {
-    const ModelService::Use use = this->use(name);
+    const ModelService::Use use = this->use(name, false, client);
     return answer(use.service());
   } catch (const PicturesWanted&) {
   }
-  const ModelService::Use use = this->use(name, true);
+  const ModelService::Use use = this->use(name, true, client);
   answer(use.service());
 }
 
@@ -167,20 +124,6 @@ ModelSetup Models::setup_of(const Entry& entry) const {
   if (!entry.pictures) return setup;
   setup.model.mmproj = entry.file.mmproj;
   return setup;
-}
-
-// Waits for the model's answers and unloads it, so that it can be loaded with its encoder or anew. It accepts no
-// requests meanwhile.
-void Models::leave_to_reload(Entry& entry, bool pictures, std::unique_lock<std::mutex>& lock) {
-  loading_ = entry.leaving = true;
-  while (entry.model->service().users() > 0 && !stopping_) changed_.wait_for(lock, kPollOfAnswers);
-  if (stopping_)
-    entry.leaving = false;
-  else
-    unload(entry, lock, entry.outdated ? "because its file has changed" : "to reload it with its encoder");
-  entry.pictures = pictures && !stopping_;
-  loading_ = false;
-  changed_.notify_all();
 }
 
 // Releases the lock while it opens and starts the model.
@@ -205,8 +148,8 @@ void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
     };
     model = std::make_unique<ServedModel>(std::move(opened), setup, name, steps_, log);
     model->service().offer(senses);
-  } catch (const ApiError&) {
-    problem = "the server is shutting down";
+  } catch (const ApiError& error) {
+    problem = error.what();
   } catch (const std::bad_alloc&) {
     problem = "not enough memory for it";
   } catch (const std::exception& error) {
@@ -227,8 +170,8 @@ void Models::load(Entry& entry, std::unique_lock<std::mutex>& lock) {
   entry.weight_bytes = bytes_of_weights(entry.model->service().model().program);
   entry.bytes = bytes_of(entry.model->service().model());
   entry.last_used = seconds_now();
-  for (const auto& [number, pictures] : entry.queue)
-    if (!pictures || entry.pictures) entry.due.insert(number);
+  for (const auto& [number, waiting] : entry.queue)
+    if (!waiting.pictures || entry.pictures) entry.due.insert(number);
   log_(fmt::format("{} loaded on {}; {:.2f} GiB, {:.1f} s", entry.file.name,
                    entry.model->service().model().executor->description(), entry.bytes / (1 << 30),
                    seconds_now() - start));
@@ -262,7 +205,7 @@ Models::Entry* Models::first_to_leave() {
 // Unloads models until there is room. A used model accepts no new requests and goes after its answers, including those
 // it was loaded for. Without candidates the new model gets all there is.
 void Models::make_room(const Entry& wanted, double bytes, std::unique_lock<std::mutex>& lock) {
-  while (room(wanted) < bytes) {
+  while (room(wanted) < bytes && !is_abandoned(wanted)) {
     if (stopping_) throw_stopping();
     Entry* const first = first_to_leave();
     if (!first) break;
@@ -270,11 +213,12 @@ void Models::make_room(const Entry& wanted, double bytes, std::unique_lock<std::
       unload(*first, lock, "to make room");
     } else {
       first->leaving = first->due.empty();
-      changed_.wait_for(lock, kPollOfAnswers);
+      changed_.wait_for(lock, kPoll);
     }
   }
   for (Entry& entry : entries_) entry.leaving = false;
   changed_.notify_all();
+  if (is_abandoned(wanted)) throw_abandoned();
   const bool beside_pinned =
       std::ranges::any_of(entries_, [](const Entry& entry) { return entry.model && entry.file.pinned; });
   if ((settings_.memory_bytes <= 0 && !beside_pinned) || room(wanted) >= bytes) return;

@@ -4,6 +4,7 @@
 #include "server/models/model_file.h"
 #include "server/models/response_store.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <list>
@@ -36,12 +37,15 @@ class Models {
   Models(std::vector<ModelFile> files, Settings settings, engine::LoadSteps steps, engine::Notice log);
   ~Models(); // no request may be running
 
+  using ClientWaits = std::function<bool()>; // whether it still waits; null: yes
   // Loads the named (else the last used) model if necessary. It stays loaded while the result or an answer lives.
-  // `pictures`: with its encoder, if it has one. Throws ApiError for an unknown name, if loading fails, and after
-  // stop().
-  ModelService::Use use(const std::optional<std::string>& name, bool pictures = false);
+  // `pictures`: with its encoder, if it has one. Throws ApiError for an unknown name, if loading fails, once the client
+  // has left, and after stop().
+  ModelService::Use use(const std::optional<std::string>& name, bool pictures = false,
+                        const ClientWaits& client = nullptr);
   // Calls answer() again, with the encoder, after PicturesWanted.
-  void with(const std::optional<std::string>& name, const std::function<void(ModelService&)>& answer);
+  void with(const std::optional<std::string>& name, const ClientWaits& client,
+            const std::function<void(ModelService&)>& answer);
   bool several() const { return !only_ && !settings_.only_one; }
   void log(const std::string& line) const { only_ ? only_->log(line) : log_(line); }
   int64_t parallel() const;
@@ -73,6 +77,14 @@ class Models {
   bool idle() const; // true without requests; does not wait for drain()
 
  private:
+  static constexpr std::chrono::milliseconds kPoll{50}; // nothing signals the end of answers, or clients that leave
+
+  struct Waiting {
+    bool pictures;
+    ClientWaits client;
+    bool is_there() const { return !client || client(); }
+  };
+
   using FileStamp = std::pair<uintmax_t, int64_t>; // bytes, time of change
 
   struct Entry {
@@ -85,8 +97,8 @@ class Models {
     bool loading = false, leaving = false;
     engine::Senses senses = {};
     bool pictures = false;
-    std::map<uint64_t, bool> queue; // waiting requests in order; value: needs the encoder
-    std::set<uint64_t> due;         // requests it was loaded for; it answers them before it makes room
+    std::map<uint64_t, Waiting> queue; // in order
+    std::set<uint64_t> due;            // requests it was loaded for; it answers them before it makes room
     double last_used = 0;
     RequestCounts past;
 
@@ -97,7 +109,10 @@ class Models {
   static FileStamp stamp_of(const ModelFile& file);
   static void check_names(const std::vector<ModelFile>& files);
   bool is_next(const Entry& entry) const;
-  void wait_until_loaded(Entry& entry, bool pictures, std::unique_lock<std::mutex>& lock);
+  static bool is_abandoned(const Entry& entry); // no client waits for it
+  [[noreturn]] static void throw_stopping();
+  [[noreturn]] static void throw_abandoned();
+  void wait_until_loaded(Entry& entry, const Waiting& waiting, std::unique_lock<std::mutex>& lock);
   void load(Entry& entry, std::unique_lock<std::mutex>& lock);
   Entry* first_to_leave();
   void make_room(const Entry& wanted, double bytes, std::unique_lock<std::mutex>& lock);

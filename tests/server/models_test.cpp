@@ -162,6 +162,25 @@ TEST_CASE("a model that is generating stays until its answer is whole, and no re
   CHECK(again);
 }
 
+TEST_CASE("a client that leaves before its model has room costs no other model its place") {
+  const ThreeFiles files;
+  SeveralModels endpoint(files.folder, ThreeFiles::room_for_one(files.folder));
+  const auto waiting = [&] { return endpoint.models.states()[1].waiting; };
+  {
+    const server::ModelService::Use busy = endpoint.models.use("a");
+    {
+      Socket leaving(endpoint.server.port());
+      const Json body = {{"model", "b"}, {"prompt", "hello"}};
+      REQUIRE(leaving.request("POST /v1/completions", body.dump()));
+      CHECK(tests::eventually("the request to wait", [&] { return waiting() == 1; }));
+    }
+    CHECK(tests::eventually("nobody to wait", [&] { return waiting() == 0; }));
+    CHECK(endpoint.answers("a"));
+  }
+  CHECK(endpoint.loaded() == "a ");
+  CHECK(endpoint.answers("b"));
+}
+
 TEST_CASE("many requests for models that do not fit together are all answered") {
   const ThreeFiles files;
   const SeveralModels endpoint(files.folder, ThreeFiles::room_for_one(files.folder));

@@ -12,10 +12,24 @@ void ScheduledSequence::start(int64_t vocab, double now) {
     if (token >= 0) sampler_->accept(token); // otherwise a picture token
 }
 
+// Greedy sampling leaves one token; the next likeliest follow with probability 0.
+static core::TokenChoice describe_greedy_choice(std::span<const float> logits, int32_t token) {
+  core::TokenChoice choice;
+  choice.token = token;
+  choice.log_probability = 0;
+  choice.top[0] = {token, 0};
+  size_t next = 1;
+  for (const auto& likely : core::describe_choice(logits, token).top)
+    if (likely.token != token && next < choice.top.size()) choice.top[next++].token = likely.token;
+  return choice;
+}
+
 int32_t ScheduledSequence::draw(std::span<const float> logits, std::optional<core::TokenChoice>& choice) {
   const int32_t token = sampler_->sample(logits, request_.constraint.get());
   if (token < 0) core::throw_unusable_logits();
-  if (request_.choices_after_samplers)
+  if (request_.choices_after_samplers && request_.sampling.temp == 0 && sampler_->candidates().size() == 1)
+    choice = describe_greedy_choice(logits, token);
+  else if (request_.choices_after_samplers)
     choice = core::describe_choice(sampler_->candidates(), token);
   else if (request_.keep_choices)
     choice = core::describe_choice(logits, token);

@@ -156,6 +156,13 @@ TEST_CASE("n_probs gives what was likely, by the model or by what samplers left"
     CHECK(sum == doctest::Approx(1));
     CHECK(one["prob"].get<double>() > 0);
   }
+  body["temperature"] = 0;
+  for (const Json& one : endpoint.post("/completion", body)["completion_probabilities"]) {
+    CHECK(one["prob"] == 1);
+    REQUIRE(one["top_probs"].size() == 10);
+    CHECK(one["top_probs"][0]["id"] == one["id"]);
+    CHECK(one["top_probs"][1]["prob"] == 0);
+  }
   body["n_probs"] = 100;
   CHECK(message_of(endpoint.post("/completion", body, 400)).starts_with("n_probs: "));
 }

@@ -24,7 +24,7 @@ struct DryParams {
   float multiplier = 0.0f;                                    // 0: off
   float base = 1.75f;                                         // growth per repeated token
   int32_t allowed_length = 2;                                 // length at which the penalty is `multiplier`
-  int32_t last_n = -1;                                        // tokens searched; 0: none, -1: all
+  int32_t last_n = 64;                                        // tokens searched; 0: none, -1: all
   std::vector<std::string> breakers = {"\n", ":", "\"", "*"}; // texts that repetitions do not cross
 
   bool is_on() const { return multiplier != 0.0f && base >= 1.0f && last_n != 0; }

@@ -193,6 +193,7 @@ TEST_CASE("DRY over a long text finds the longest repetition of each token") {
   SamplerParams params = plain_sampling();
   params.dry.multiplier = 1;
   params.dry.base = 1.5f;
+  params.dry.last_n = -1;
   Repetitions repetitions(params.dry, nullptr);
   std::vector<int32_t> text;
   for (uint64_t i = 0; i < 400; ++i) {

@@ -27,9 +27,9 @@ struct PoolArgs {
   __device__ __forceinline__ float* state_of(int token) const {
     return state + int64_t{batch.streams[token]} * (2 * history() * width);
   }
-  // Of a row that is missing.
+  // A missing row has these.
   __device__ __forceinline__ float missing(bool of_gate) const { return of_gate && overlaps ? -INFINITY : 0; }
-  // Of the window's row i, oldest first.
+  // Row i is of the window, whose oldest comes first.
   __device__ __forceinline__ int half(int i) const { return overlaps && i >= kernel / 2; }
   __device__ __forceinline__ float bias_of(int i, int channel) const {
     return bias[int64_t{overlaps ? i % (kernel / 2) : i} * width + half(i) * channels + channel];

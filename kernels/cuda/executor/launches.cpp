@@ -105,6 +105,7 @@ AttentionArgs KernelLauncher::attention_args(const BatchPlan& plan, const Attent
   if (call.half) {
     args.out_half = workspace_.half_x();
     args.half_layout = *call.half;
+    args.half_tile = Divisor(wide_tile_rows(args.tokens));
     args.exponents = workspace_.exponents();
   }
   args.positions = batch_.device().positions + call.first_row;

@@ -100,7 +100,11 @@ bool fits_dots(const Question& q) {
 bool fits_wide(const Question& q) {
   if (!has_tensor_products(q.in.config, q.in.limits) || !q.in.limits.prompt_products || !q.in.limits.small_batch)
     return false;
-  if (q.work.experts == 0) return !q.group.dataflow && q.work.rows <= kMaxWideRows && cut_wide(q.in.limits, q.desc());
+  if (q.work.experts == 0) {
+    const bool only_prompts = q.in.config.communicator || q.desc().adapted(); // their epilogues
+    return !q.group.dataflow && q.work.rows <= (only_prompts ? kMaxDividedTokens : kMaxWideRows) &&
+           cut_wide(q.in.limits, q.desc());
+  }
   const int64_t rows = sorted_wide_rows(q.work.rows, q.work.experts);
   return rows > 0 && !q.m.of_heads &&
          rows * core::round_up(q.work.cols, kWideColumns) * kF16Bytes <= kMaxSortedWideBytes;
@@ -138,6 +142,10 @@ double matvec(const Question& q, ProductKernel) {
 
 // A norm reads the whole row first.
 double conversion(const Question& q, ProductKernel way) {
+  if (q.work.rows > kMaxDividedTokens && q.work.experts == 0) { // f32 is read and f16 written; prompts' results are f16
+    if (way == ProductKernel::prompt && q.m.norm == kNone) return 0;
+    return 3 + static_cast<double>(q.work.rows * q.work.cols * (kFloatBytes + kF16Bytes)) / q.chip().bytes;
+  }
   if (q.m.norm != kNone) return way == ProductKernel::dots ? 3 : 6;
   const bool made_by_gate_and_up =
       (way == ProductKernel::tiles_8 || way == ProductKernel::tiles_16) && q.group.rows <= kMaxHalfTokens;
@@ -194,15 +202,17 @@ double dots(const Question& q, ProductKernel) {
 
 double wide(const Question& q, ProductKernel) {
   const Work& d = q.work;
+  const bool many = d.experts == 0 && d.rows > kMaxDividedTokens;
   const auto products = [&](int64_t tile) {
-    return d.millions() * 1e6 * static_cast<double>(tile) / (0.5 * q.chip().wgmma_products);
+    return d.millions() * 1e6 * static_cast<double>(tile) / ((many ? 0.93 : 0.5) * q.chip().wgmma_products);
   };
   if (d.experts > 0) {
     const int tile = sorted_wide_tile(d.rows, d.experts);
     return sorted_experts(q, tile, q.decode_us(0.63 * d.decode->wide), products(tile));
   }
   const double few_rows = d.out_rows <= 3 * kWideRows ? 12 : 0;
-  const double each = std::max(q.decode_us(d.decode->wide), products(wide_tile_rows(d.rows)));
+  const double decoding = q.decode_us(d.decode->wide), multiplying = products(wide_tile_rows(d.rows));
+  const double each = many ? decoding + multiplying : std::max(decoding, multiplying);
   return start(q) + few_rows + std::max(1.15 * q.read_us(), each * static_cast<double>(wide_tiles(d.rows)));
 }
 
@@ -312,7 +322,7 @@ bool has_prompt_attention(const core::ExecutorConfig& config, const DeviceLimits
 
 int sorted_wide_tile(int64_t choices, int64_t experts) {
   const int64_t each = choices / experts;
-  return wide_tile_rows(std::min<int64_t>(each + each / 4 + 4, kMaxWideRows / 2));
+  return wide_tile_rows(std::min<int64_t>(each + each / 4 + 4, kMaxWideTile));
 }
 
 int64_t sorted_wide_rows(int64_t choices, int64_t experts) {

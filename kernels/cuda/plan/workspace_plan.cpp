@@ -49,7 +49,7 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
     int64_t row_tiles = 0;
     for (const MatrixStep::Part& part : m.parts) row_tiles += program.weights[part.weight].rows / kBatchRows + 1;
     to.batch_parts = std::max(to.batch_parts, (row_tiles + limits.sm_count) *
-                                                  (limits.prompt_products ? kMaxWideRows : kMaxTiledTokens) *
+                                                  (limits.prompt_products ? kMaxDividedTokens : kMaxTiledTokens) *
                                                   (first.cols / 256 + 1) * kBatchRows * kFloatBytes);
     if (experts) {
       if (limits.prompt_products && !m.of_heads) {

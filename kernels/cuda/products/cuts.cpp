@@ -230,7 +230,10 @@ std::optional<TileCut> cut_wide(const ChipLimits& chip, const ProductDesc& produ
   for (const int log2_parts : {0, 1, 2}) {
     const int64_t parts = int64_t{1} << log2_parts;
     if (parts > groups || parts * 2 > slots) break;
-    const int64_t most_ranges = std::max<int64_t>(1, units / std::max<int64_t>(parts, 2)); // plan_workspace's limit
+    const int64_t most_ranges =
+        product.tokens > kMaxDividedTokens
+            ? 1
+            : std::max<int64_t>(1, units / std::max<int64_t>(parts, 2)); // plan_workspace's limit
     for (int64_t ranges = 1; ranges <= most_ranges; ++ranges) {
       const int64_t sum_bytes = ranges == 1 ? 0 : ranges * row_tiles * kBatchRows * token_tiles * of_tile * kFloatBytes;
       if (sum_bytes > kBatchScratchBytes) break;

@@ -57,14 +57,14 @@ RIDGE_HD constexpr uint32_t interleaved_column(uint32_t column) {
   return column % 4 == 1 || column % 4 == 2 ? column ^ 3 : column;
 }
 
-// One or two tiles of up to 256 rows, for every 128 columns, each as two tiles of 64 columns as in prompt_product.h. A
+// Tiles of up to 256 rows, for every 128 columns, each as two tiles of 64 columns as in prompt_product.h. A
 // lane of four decodes a span of 32 columns and brings four to a product of 16: product j has columns 4 j … 4 j + 3 of
 // each span, in mma's order: first and third of each span, then second and fourth.
-inline constexpr int kWideColumns = 128, kMaxWideRows = 512;
-RIDGE_HD constexpr int wide_tiles(int64_t rows) { return rows <= kMaxWideRows / 2 ? 1 : 2; }
+inline constexpr int kWideColumns = 128, kMaxWideTile = 256, kMaxWideRows = 1536;
+RIDGE_HD constexpr int wide_tiles(int64_t rows) { return static_cast<int>((rows + kMaxWideTile - 1) / kMaxWideTile); }
 // 32, 64, 96, 128, 192 or 256.
 RIDGE_HD constexpr int wide_tile_rows(int64_t rows) {
-  const int all = static_cast<int>(rows), needed = wide_tiles(all) == 1 ? all : (all + 1) / 2;
+  const int tiles = wide_tiles(rows), needed = static_cast<int>((rows + tiles - 1) / tiles);
   const int step = needed <= 128 ? 32 : 64;
   return (needed + step - 1) & -step;
 }
@@ -74,8 +74,9 @@ RIDGE_HD constexpr uint32_t wide_unit_place(uint32_t tile_rows, uint32_t unit, u
   const uint32_t at = product % 4 * 16 + column % 2 * 8 + span * 2 + column % 4 / 2;
   return ((2 * unit + product / 4) * tile_rows + row) * 64 + (at / 8 ^ row % 8) * 8 + at % 8;
 }
-RIDGE_HD constexpr uint32_t wide_place(uint32_t rows, uint32_t tile_rows, uint32_t row, uint32_t column) {
-  const uint32_t tile = row >= tile_rows;
+// `tile`: row / tile_rows.
+RIDGE_HD constexpr uint32_t wide_place(uint32_t rows, uint32_t tile_rows, uint32_t tile, uint32_t row,
+                                       uint32_t column) {
   return wide_unit_place(tile_rows, column / kWideColumns * wide_tiles(rows) + tile, row - tile * tile_rows, column);
 }
 // All columns of a tile are contiguous.

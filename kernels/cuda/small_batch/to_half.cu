@@ -47,7 +47,8 @@ __device__ __forceinline__ void store_8(const HalfArgs& args, uint32_t row, uint
   if constexpr (kLayout == HalfLayout::bytes) {
     store_bytes(args, row, first, v, factor);
   } else if constexpr (kLayout == HalfLayout::wide) {
-    store_wide([&](uint32_t column) { return wide_place(args.rows, tile_rows, row, column); });
+    const uint32_t tile = args.tiled_rows.quotient(static_cast<int>(row));
+    store_wide([&](uint32_t column) { return wide_place(args.rows, tile_rows, tile, row, column); });
   } else if constexpr (kLayout == HalfLayout::sorted_wide) {
     for (int i = 0; i < args.used; ++i) {
       const int place = args.places[row * args.used + i], tile = args.tiled_rows.quotient(place);

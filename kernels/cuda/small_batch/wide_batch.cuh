@@ -1,4 +1,4 @@
-// out = x Wᵀ for 17 to 512 rows of activations, or experts with many tokens, by wgmma.
+// out = x Wᵀ for 17 to 1,536 rows of activations, or experts with many tokens, by wgmma.
 //
 // batch.cuh reads the activations for each 16 rows of weights: with 32 tokens 58 % of shared memory's time. Here the
 // tensor cores read them once for four warps of 16 rows. Warps decode as in batch.cuh into registers; activations

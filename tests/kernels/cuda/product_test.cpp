@@ -32,12 +32,14 @@ std::vector<std::pair<const char*, GpuOptions>> ways() {
   return {{"this chip's way", {}}, {"as sm_80", ampere}, {"as sm_75", turing}};
 }
 
-std::vector<std::pair<const char*, GpuOptions>> ways_and_one(RandomProgram& model) {
-  constexpr const char* kWays[] = {"matvec", "tiles-8", "tiles-16", "tiles-32", "dots", "wide", "prompt"};
+std::vector<std::pair<const char*, GpuOptions>> ways_and_two(RandomProgram& model) {
+  constexpr const char* kWays[] = {"matvec", "tiles-8", "tiles-16", "tiles-32", "dots", "prompt"};
   std::vector<std::pair<const char*, GpuOptions>> all = ways();
-  GpuOptions forced;
-  forced.way = kWays[model.integer(0, std::ssize(kWays) - 1)];
-  all.emplace_back("a forced way", forced);
+  for (const char* way : {"wide", kWays[model.integer(0, std::ssize(kWays) - 1)]}) {
+    GpuOptions forced;
+    forced.way = way;
+    all.emplace_back("a forced way", forced);
+  }
   return all;
 }
 
@@ -141,7 +143,7 @@ TEST_CASE("CUDA: products are right for any number of tokens, rows and columns, 
       CAPTURE(count);
       const std::vector<int32_t> tokens = some_tokens(model, count);
       const std::vector<float> expected = naive(model, tokens);
-      for (const auto& [way, options] : ways_and_one(model)) {
+      for (const auto& [way, options] : ways_and_two(model)) {
         CAPTURE(std::string(way));
         CAPTURE(options.way);
         const auto executor = make_cuda_executor(model.program, config_for(640), options);
@@ -228,7 +230,10 @@ TEST_CASE("CUDA: products of prompts hand one another what they make, however la
       model.finish(model.linear(model.norm(y, shape.width), type, 64));
       GpuOptions ampere;
       ampere.as_compute = 80;
-      const auto executor = make_cuda_executor(model.program, config_for(1024)),
+      GpuOptions forced;
+      forced.way = model.integer(0, 1) != 0 ? "prompt" : "wide";
+      CAPTURE(forced.way);
+      const auto executor = make_cuda_executor(model.program, config_for(1024), forced),
                  plain = make_cuda_executor(model.program, config_for(1024), ampere);
       for (const int64_t count : {model.integer(513, 700), model.integer(701, 1024)}) {
         CAPTURE(count);

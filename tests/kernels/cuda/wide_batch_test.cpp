@@ -26,16 +26,16 @@ std::optional<TileCut> cut_of(const ChipLimits& chip, int64_t rows, int64_t cols
 } // namespace
 
 TEST_CASE("wide activations: every column of every row has a place of its own, where its product looks for it") {
-  for (const int64_t rows : {17, 32, 33, 96, 128, 129, 256, 257, 400, 512}) {
+  for (const int64_t rows : {17, 32, 33, 96, 128, 129, 256, 257, 400, 512, 513, 1000, 1025}) {
     CAPTURE(rows);
     std::set<int64_t> places;
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t column = 0; column < 512; ++column) {
-        const int64_t place = wide_place(rows, wide_tile_rows(rows), row, column);
+        const int64_t of_tile = wide_tile_rows(rows), place = wide_place(rows, of_tile, row / of_tile, row, column);
         places.insert(place);
         // In its 128: span, product of 16, and which of the span's four.
         const int64_t span = column % 128 / 32, product = column % 32 / 4, of_four = column % 4;
-        const int64_t of_tile = wide_tile_rows(rows), tile = place / 64 / of_tile, in_row = place % 64;
+        const int64_t tile = place / 64 / of_tile, in_row = place % 64;
         CHECK(place / 64 % of_tile == row % of_tile);
         CHECK(tile == (column / 128 * wide_tiles(rows) + row / of_tile) * 2 + product / 4);
         const int64_t at = ((in_row / 8) ^ (row % 8)) * 8 + in_row % 8 - product % 4 * 16;
@@ -55,7 +55,7 @@ TEST_CASE("wide activations: sorted rows are those of tiles that lie one behind 
     for (int64_t column = 0; column < kCols; ++column) {
       const int64_t place = sorted_wide_place(kTile, kCols, row / kTile, row % kTile, column);
       places.insert(place);
-      CHECK(place == row / kTile * kTileHalves + wide_place(kTile, wide_tile_rows(kTile), row % kTile, column));
+      CHECK(place == row / kTile * kTileHalves + wide_place(kTile, wide_tile_rows(kTile), 0, row % kTile, column));
     }
   CHECK(std::ssize(places) == 3 * kTile * kCols);
 }
@@ -85,7 +85,7 @@ TEST_CASE("wide batches: every part has columns, and sums have room") {
   for (int round = 0; round < 2000; ++round) {
     const int64_t cols = 32 * static_cast<int64_t>(1 + random() % (round % 2 ? 1000 : 30)),
                   row_tiles = static_cast<int64_t>(1 + random() % (round % 3 ? 2000 : 20));
-    const auto tokens = static_cast<int64_t>(17 + random() % (kMaxWideRows - 16));
+    const auto tokens = static_cast<int64_t>(17 + random() % (round % 4 ? kMaxDividedTokens : 4096));
     CAPTURE(cols);
     CAPTURE(row_tiles);
     CAPTURE(tokens);
@@ -94,7 +94,8 @@ TEST_CASE("wide batches: every part has columns, and sums have room") {
     CHECK((cut->log2_parts >= 0 && cut->log2_parts <= 2));
     const int64_t pieces = int64_t{cut->ranges} << cut->log2_parts;
     CHECK((cut->ranges == 1 || pieces <= (cols + kWideColumns - 1) / kWideColumns));
-    CHECK(cut->ranges <= cols / 256 + 1);
+    CHECK(cut->ranges <= (tokens > kMaxDividedTokens ? 1 : cols / 256 + 1));
+    CHECK(cut->token_tiles * wide_tile_rows(tokens) >= tokens);
     if (cut->ranges > 1)
       CHECK(cut->ranges * row_tiles * kBatchRows * wide_tiles(tokens) * wide_tile_rows(tokens) * kFloatBytes <=
             kBatchScratchBytes);

@@ -11,6 +11,7 @@
 #include "kernels/cpu/formats/unpack_avx2-inl.h"
 #include "kernels/cpu/formats/unpack_codebook-inl.h"
 #include "kernels/cpu/formats/unpack_codebook_neon-inl.h"
+#include "kernels/cpu/formats/unpack_gather-inl.h"
 #include "kernels/cpu/formats/unpack_neon-inl.h"
 #include "kernels/cpu/formats/unpack_planar-inl.h"
 #include "kernels/cpu/formats/unpack_wide-inl.h"
@@ -92,7 +93,7 @@ HWY_INLINE void dot_rows(const std::byte* rows, int64_t row_bytes, int64_t count
       const ChunkBlocks<Format> blocks(row, cols, column);
       prefetch<kChunk / Format::kWeights * sizeof(Format)>(blocks.get());
       Chunk chunk;
-      Unpacker<Format>::unpack(blocks.get(), chunk);
+      unpack_chunk<Format, kDots>(blocks.get(), chunk);
       for (int64_t t = 0; t < tokens; ++t) add_chunk<Format, kDots>(chunk, column, inputs[t], totals[t]);
     }
     for (int64_t t = 0; t < tokens; ++t) out[t][r] = join<Format::kScaleWeights>(totals[t]);
@@ -115,6 +116,9 @@ void dot_codes(const std::byte* rows, int64_t row_bytes, int64_t count, int64_t 
   if (byte_dots() != ByteDots::basic)
     return dot_codes_by<Format, ByteDots::dotprod>(rows, row_bytes, count, cols, x, tokens, out);
 #endif
+  if constexpr (kGathers<Format>)
+    if (byte_dots() == ByteDots::amx)
+      return dot_codes_by<Format, ByteDots::amx>(rows, row_bytes, count, cols, x, tokens, out);
   dot_codes_by<Format, ByteDots::basic>(rows, row_bytes, count, cols, x, tokens, out);
 }
 

@@ -8,6 +8,14 @@
 
 #include "kernels/cpu/formats/unpack_wide-inl.h"
 
+// With byte permutations some formats are in unpack_points-inl.h.
+#undef RIDGE_BYTE_PERMUTATIONS
+#if HWY_TARGET == HWY_AVX3_DL
+#define RIDGE_BYTE_PERMUTATIONS 1
+#else
+#define RIDGE_BYTE_PERMUTATIONS 0
+#endif
+
 #if RIDGE_WIDE
 HWY_BEFORE_NAMESPACE();
 namespace ridge::kernels::cpu::HWY_NAMESPACE {
@@ -41,17 +49,45 @@ HWY_INLINE uint64_t even_signs(uint32_t a, uint32_t b) {
   return seven | (odd & 0x0101010101010101) << 7;
 }
 
-HWY_INLINE __m512 half_steps(core::Half d, __m512i n, float factor) {
-  const __m512 scale = _mm512_add_ps(_mm512_set1_ps(0.5f), _mm512_cvtepi32_ps(n));
-  return _mm512_mul_ps(_mm512_mul_ps(broadcast_half(d), scale), _mm512_set1_ps(factor));
+// d * (first + step * n); n: the low four bits, kBits of them.
+template <int kBits = 4>
+HWY_INLINE __m512 scales_of(__m512 d, __m512i n, float first, float step) {
+  const auto scale = [&](int i) HWY_ATTR { return first + step * static_cast<float>(i % (1 << kBits)); };
+  const __m512 scales =
+      _mm512_setr_ps(scale(0), scale(1), scale(2), scale(3), scale(4), scale(5), scale(6), scale(7), scale(8), scale(9),
+                     scale(10), scale(11), scale(12), scale(13), scale(14), scale(15));
+  return _mm512_mul_ps(d, _mm512_permutexvar_ps(n, scales));
 }
 HWY_INLINE __m512i twice_int(__m512i v) { return _mm512_castps_si512(twice(_mm512_castsi512_ps(v))); }
+// In the low four bits; others are arbitrary.
 HWY_INLINE __m512i sixteen_nibbles(const uint8_t* p) {
+#if RIDGE_BYTE_PERMUTATIONS
+  const __m512i shift = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60);
+  return _mm512_multishift_epi64_epi8(shift, _mm512_set1_epi64(static_cast<int64_t>(load64(p))));
+#else
   const __m512i bytes = _mm512_cvtepu8_epi32(_mm_cvtsi64_si128(static_cast<int64_t>(load64(p))));
   const __m512i shift = _mm512_setr_epi32(0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4, 0, 4);
-  return _mm512_and_si512(_mm512_srlv_epi32(twice_int(bytes), shift), _mm512_set1_epi32(15));
+  return _mm512_srlv_epi32(twice_int(bytes), shift);
+#endif
 }
 
+template <>
+struct Unpacker<quant::IQ2_S> {
+  static constexpr int kBias = 128;
+  static HWY_INLINE void unpack(const quant::IQ2_S* b, Chunk& out) {
+    HWY_UNROLL(4)
+    for (int j = 0; j < 4; ++j) {
+      const uint8_t* q = b->qs + 8 * j;
+      const uint32_t high = load16(b->qh + 2 * j);
+      const __m512i codes =
+          eight_points(quant::kIq2SCodebook, [&](int i) HWY_ATTR { return q[i] | (high >> (2 * i) & 3) << 8; });
+      out.code[j].raw = signed_plus_128(codes, load64(b->signs + 8 * j));
+    }
+    out.scale[0].raw = scales_of(broadcast_half(b->d), sixteen_nibbles(b->scales), 0.125f, 0.25f);
+  }
+};
+
+#if !RIDGE_BYTE_PERMUTATIONS
 template <>
 struct Unpacker<quant::IQ2_XXS> {
   static constexpr int kBias = 128;
@@ -65,7 +101,7 @@ struct Unpacker<quant::IQ2_XXS> {
     }
     const __m512i odd = _mm512_setr_epi32(1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15);
     const __m512i words = _mm512_permutexvar_epi32(odd, _mm512_loadu_si512(bytes));
-    out.scale[0].raw = half_steps(b->d, _mm512_srli_epi32(words, 28), 0.25f);
+    out.scale[0].raw = scales_of(broadcast_half(b->d), _mm512_srli_epi32(words, 28), 0.125f, 0.25f);
   }
 };
 
@@ -82,23 +118,7 @@ struct Unpacker<quant::IQ2_XS> {
                              HWY_ATTR { return static_cast<uint32_t>(_pext_u64(four, 0xfe00fe00fe00fe00)); };
       out.code[j].raw = signed_plus_128(codes, even_signs(signs(a), signs(c)));
     }
-    out.scale[0].raw = half_steps(b->d, sixteen_nibbles(b->scales), 0.25f);
-  }
-};
-
-template <>
-struct Unpacker<quant::IQ2_S> {
-  static constexpr int kBias = 128;
-  static HWY_INLINE void unpack(const quant::IQ2_S* b, Chunk& out) {
-    HWY_UNROLL(4)
-    for (int j = 0; j < 4; ++j) {
-      const uint8_t* q = b->qs + 8 * j;
-      const uint32_t high = load16(b->qh + 2 * j);
-      const __m512i codes =
-          eight_points(quant::kIq2SCodebook, [&](int i) HWY_ATTR { return q[i] | (high >> (2 * i) & 3) << 8; });
-      out.code[j].raw = signed_plus_128(codes, load64(b->signs + 8 * j));
-    }
-    out.scale[0].raw = half_steps(b->d, sixteen_nibbles(b->scales), 0.25f);
+    out.scale[0].raw = scales_of(broadcast_half(b->d), sixteen_nibbles(b->scales), 0.125f, 0.25f);
   }
 };
 
@@ -114,7 +134,8 @@ struct Unpacker<quant::IQ3_XXS> {
       out.code[j].raw = signed_plus_128(codes, even_signs(load32(bits), load32(bits + 2)));
     }
     const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b->signs_scale));
-    out.scale[0].raw = half_steps(b->d, twice_int(_mm512_castsi256_si512(_mm256_srli_epi32(words, 28))), 0.5f);
+    out.scale[0].raw =
+        scales_of(broadcast_half(b->d), twice_int(_mm512_castsi256_si512(_mm256_srli_epi32(words, 28))), 0.25f, 0.5f);
   }
 };
 
@@ -132,16 +153,11 @@ struct Unpacker<quant::IQ3_S> {
     }
     const __m512i shift = _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
     const __m512i words = _mm512_set1_epi32(static_cast<int>(load32(b->scales)));
-    const __m512i n = _mm512_and_si512(_mm512_srlv_epi32(words, shift), _mm512_set1_epi32(15));
-    const __m512i scale = _mm512_add_epi32(_mm512_add_epi32(n, n), _mm512_set1_epi32(1));
-    out.scale[0].raw = _mm512_mul_ps(broadcast_half(b->d), _mm512_cvtepi32_ps(scale));
+    out.scale[0].raw = scales_of(broadcast_half(b->d), _mm512_srlv_epi32(words, shift), 1.0f, 2.0f);
   }
 };
+#endif // !RIDGE_BYTE_PERMUTATIONS
 
-HWY_INLINE __m512 odd_eighths(float d, __m512i n) {
-  const __m512i odd = _mm512_add_epi32(_mm512_add_epi32(n, n), _mm512_set1_epi32(1));
-  return _mm512_mul_ps(_mm512_mul_ps(_mm512_set1_ps(d), _mm512_cvtepi32_ps(odd)), _mm512_set1_ps(0.125f));
-}
 // Plus 1, or minus 1 where `minus` is set.
 HWY_INLINE __m512i shifted_plus_128(__m512i codes, __mmask8 minus) {
   const __m512i shift = _mm512_mask_mov_epi64(_mm512_set1_epi8(1), minus, _mm512_set1_epi8(-1));
@@ -162,10 +178,19 @@ struct Unpacker<quant::IQ1_S> {
       out.code[j].raw = shifted_plus_128(codes, static_cast<__mmask8>(minus));
     }
     const __m256i words = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(b->qh)));
-    const __m256i n = _mm256_and_si256(_mm256_srli_epi32(words, 12), _mm256_set1_epi32(7));
-    out.scale[0].raw = odd_eighths(b->d, twice_int(_mm512_castsi256_si512(n)));
+    const __m512i n = twice_int(_mm512_castsi256_si512(_mm256_srli_epi32(words, 12)));
+    out.scale[0].raw = scales_of<3>(broadcast_half(b->d), n, 0.125f, 0.25f);
   }
 };
+
+// In the low three bits; others are arbitrary.
+HWY_INLINE __m512i three_bit_scales(const quant::IQ1_M& b) {
+  const __m512i lane = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+  const __m512i shift = _mm512_setr_epi32(0, 3, 6, 9, 0, 3, 6, 9, 0, 3, 6, 9, 0, 3, 6, 9);
+  const __m512i words =
+      _mm512_cvtepu16_epi32(_mm256_castsi128_si256(_mm_cvtsi64_si128(static_cast<int64_t>(load64(b.scales)))));
+  return _mm512_srlv_epi32(_mm512_permutexvar_epi32(lane, words), shift);
+}
 
 template <>
 struct Unpacker<quant::IQ1_M> {
@@ -179,13 +204,7 @@ struct Unpacker<quant::IQ1_M> {
           eight_points(quant::kIq1Codebook, [&](int i) HWY_ATTR { return q[i] | (high >> (4 * i) & 7) << 8; });
       out.code[j].raw = shifted_plus_128(codes, static_cast<__mmask8>(_pext_u32(high, 0x88888888)));
     }
-    const __m512i lane = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-    const __m512i shift = _mm512_setr_epi32(0, 3, 6, 9, 0, 3, 6, 9, 0, 3, 6, 9, 0, 3, 6, 9);
-    const __m512i words =
-        _mm512_cvtepu16_epi32(_mm256_castsi128_si256(_mm_cvtsi64_si128(static_cast<int64_t>(load64(b->scales)))));
-    const __m512i n =
-        _mm512_and_si512(_mm512_srlv_epi32(_mm512_permutexvar_epi32(lane, words), shift), _mm512_set1_epi32(7));
-    out.scale[0].raw = odd_eighths(b->d(), n);
+    out.scale[0].raw = scales_of<3>(_mm512_set1_ps(b->d()), three_bit_scales(*b), 0.125f, 0.25f);
   }
 };
 

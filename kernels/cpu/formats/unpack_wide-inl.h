@@ -53,7 +53,7 @@ HWY_INLINE __m512 floats_of_bytes(uint64_t low, uint64_t high) {
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
 }
 HWY_INLINE __m512 broadcast_half(core::Half h) {
-  return _mm512_set1_ps(_mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h.bits))));
+  return _mm512_cvtph_ps(_mm256_set1_epi16(static_cast<short>(h.bits)));
 }
 // 8 lanes from `first`, each twice.
 HWY_INLINE __m512 twice(__m512 v, int first = 0) {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <omp.h>
 #include <random>
 #include <span>
 
@@ -88,7 +89,8 @@ class Changes {
   }
   void undo() { *tensor_.bytes = original_; }
 
- private:
+  std::array<std::span<float>, 3> state() { return {factor_, mean_, square_}; }
+
   void apply() {
     if (is_vector()) {
       for (size_t i = 0; i < factor_.size(); ++i) {
@@ -112,6 +114,7 @@ class Changes {
       }
   }
 
+ private:
   const Tensor& tensor_;
   const BlockFactors::Access* access_;
   const std::vector<std::byte> original_;
@@ -122,7 +125,8 @@ class Changes {
 // Both models, the quantized one with the tensors as they are now.
 class Pair {
  public:
-  Pair(const core::Program& program, std::vector<Changes>& changes, const std::vector<std::vector<int32_t>>& texts)
+  Pair(const core::Program& program, std::vector<Changes>& changes, const std::vector<std::vector<int32_t>>& texts,
+       const std::function<void()>& after_text)
       : program_(program), changes_(changes), texts_(texts), original_(program, std::ssize(texts[0])),
         quantized_(program, std::ssize(texts[0])), wanted_(program.weights.size()), of_(program.weights.size()) {
     for (size_t id = 0; id < program.weights.size(); ++id) {
@@ -155,6 +159,7 @@ class Pair {
       original_.forward(text);
       const std::span<const float> rows = original_.rows_of_output();
       original_rows_.emplace_back(rows.begin(), rows.end());
+      after_text();
     }
     original_.keep_output();
   }
@@ -244,39 +249,104 @@ class Pair {
   std::vector<Changes*> of_; // by WeightId
 };
 
+constexpr int64_t kSaves = 8;
+
+// While it lives, one thread if a step has less than some 20 ms of work.
+class Threads {
+ public:
+  Threads(const std::vector<Tensor>& tensors, int64_t tokens) {
+    int64_t weights = 0;
+    for (const Tensor& tensor : tensors) weights += tensor.rows * tensor.cols;
+    if (weights * tokens < int64_t{1} << 28) omp_set_num_threads(1);
+  }
+  ~Threads() { omp_set_num_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  const int before_ = omp_get_max_threads();
+};
+
+struct Progress {
+  int64_t done = 0; // steps
+  double before = 0;
+};
+
+std::vector<std::byte> state_of(const Progress& progress, std::vector<Changes>& changes) {
+  std::vector<std::byte> state(sizeof progress);
+  std::memcpy(state.data(), &progress, sizeof progress);
+  for (Changes& of : changes)
+    for (const std::span<float> values : of.state()) {
+      const auto bytes = std::as_bytes(values);
+      state.insert(state.end(), bytes.begin(), bytes.end());
+    }
+  return state;
+}
+
+Progress take_state(std::span<const std::byte> state, std::vector<Changes>& changes) {
+  size_t bytes = sizeof(Progress);
+  for (Changes& of : changes)
+    for (const std::span<float> values : of.state()) bytes += values.size_bytes();
+  Progress progress;
+  if (state.size() != bytes) return progress;
+  std::memcpy(&progress, state.data(), sizeof progress);
+  state = state.subspan(sizeof progress);
+  for (Changes& of : changes) {
+    for (const std::span<float> values : of.state()) {
+      std::memcpy(values.data(), state.data(), values.size_bytes());
+      state = state.subspan(values.size_bytes());
+    }
+    of.apply();
+  }
+  return progress;
+}
+
 } // namespace
 
 Outcome tune(const core::Program& program, const std::vector<Tensor>& tensors,
              const std::vector<std::vector<int32_t>>& texts,
-             const std::function<void(int64_t done, int64_t total)>& progress) {
-  std::vector<Changes> changes;
-  changes.reserve(tensors.size());
-  for (const Tensor& tensor : tensors) changes.emplace_back(tensor);
-  Pair pair(program, changes, texts);
+             const std::function<void(int64_t done, int64_t total)>& progress, const Checkpoints& checkpoints) {
+  const Threads threads(tensors, std::ssize(texts[0]) * static_cast<int64_t>(kTextsAtOnce));
   std::vector<size_t> order(texts.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::mt19937 random(1); // one draw per text and round
   const size_t kept_back = std::max<size_t>(1, texts.size() / 8), learned = texts.size() - kept_back;
+  const auto per_round = static_cast<int64_t>((learned + kTextsAtOnce - 1) / kTextsAtOnce), total = kRounds * per_round;
+  Progress now;
+  const auto tell = [&] {
+    if (progress) progress(now.done, total);
+  };
+  std::vector<Changes> changes;
+  changes.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) changes.emplace_back(tensor);
+  Pair pair(program, changes, texts, tell);
   const auto check = [&] {
     double sum = 0;
-    for (size_t i = learned; i < order.size(); ++i) sum += pair.divergence({&order[i], 1}, false);
+    for (size_t i = learned; i < order.size(); ++i) {
+      sum += pair.divergence({&order[i], 1}, false);
+      tell();
+    }
     return sum / static_cast<double>(kept_back);
   };
-  Outcome outcome{.before = check()};
-  const auto per_round = static_cast<int64_t>((learned + kTextsAtOnce - 1) / kTextsAtOnce), total = kRounds * per_round;
-  int64_t done = 0;
+  now = take_state(checkpoints.last, changes);
+  if (now.done == 0) now.before = check();
+  pair.read_tensors();
+  int64_t step = 0;
   for (int round = 0; round < kRounds; ++round) {
     for (size_t i = learned; i > 1; --i) std::swap(order[i - 1], order[random() % i]);
     for (size_t at = 0; at < learned; at += kTextsAtOnce) {
+      if (++step <= now.done) continue;
       pair.divergence(std::span(order).subspan(at, std::min(kTextsAtOnce, learned - at)), true);
-      const double left = 1 - static_cast<double>(done) / static_cast<double>(total);
-      ++done;
-      for (Changes& of : changes) of.step(left, done);
+      const double left = 1 - static_cast<double>(now.done) / static_cast<double>(total);
+      now.done = step;
+      for (Changes& of : changes) of.step(left, step);
       pair.read_tensors();
-      if (progress) progress(done, total);
+      if (checkpoints.save && step * kSaves / total != (step - 1) * kSaves / total)
+        checkpoints.save(state_of(now, changes));
+      tell();
     }
   }
-  outcome.after = check();
+  Outcome outcome{.before = now.before, .after = check()};
   outcome.kept = outcome.after < outcome.before;
   if (!outcome.kept)
     for (Changes& of : changes) of.undo();

@@ -200,9 +200,29 @@ TEST_CASE("tuning mends factors that are off, and measures what the tensors then
   }
   const auto before = encoded;
   int64_t steps = 0;
+  std::vector<std::vector<std::byte>> states;
   const convert::tuning::Outcome outcome =
-      convert::tuning::tune(program, tensors, texts, [&](int64_t done, int64_t) { steps = done; });
+      convert::tuning::tune(program, tensors, texts, [&](int64_t done, int64_t) { steps = done; },
+                            {{}, [&](std::vector<std::byte> state) { states.push_back(std::move(state)); }});
   CHECK(steps > 0);
+  // From each state it ends as without a stop.
+  REQUIRE(states.size() == 8);
+  const auto tuned = encoded;
+  for (const size_t at : {size_t{0}, size_t{3}, size_t{7}}) {
+    encoded = before;
+    const convert::tuning::Outcome again = convert::tuning::tune(program, tensors, texts, {}, {states[at], nullptr});
+    CHECK(again.before == outcome.before);
+    CHECK(again.after == outcome.after);
+    CHECK(encoded == tuned);
+  }
+  // Progress stops it.
+  encoded = before;
+  CHECK_THROWS_AS(convert::tuning::tune(program, tensors, texts,
+                                        [](int64_t done, int64_t) {
+                                          if (done == 3) throw std::runtime_error("stopped");
+                                        }),
+                  std::runtime_error);
+  encoded = tuned;
   CHECK(outcome.kept);
   CHECK(outcome.after < 0.8 * outcome.before);
   CHECK(encoded != before);
@@ -236,7 +256,7 @@ TEST_CASE(
   convert::LayerJournal journal(folder / "tuned.gguf.unfinished", 1);
   write(folder / "tuned.gguf", true, &journal);
   CHECK(note.find("kept back") != std::string::npos);
-  CHECK(journal.layers() == core::layer_count(program));
+  CHECK(journal.records() == core::layer_count(program) + 8);
   write(folder / "again.gguf", true, &journal);
   CHECK(tests::read_file(folder / "again.gguf") == tests::read_file(folder / "tuned.gguf"));
   write(folder / "rounded.gguf", false, nullptr);

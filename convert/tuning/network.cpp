@@ -44,6 +44,13 @@ std::string Network::obstacle(const core::Program& program) {
   }
   const auto output = std::ranges::find(program.ops.rbegin(), program.ops.rend(), OpKind::linear, &core::Op::kind);
   if (output == program.ops.rend()) return "no output matrix";
+  // What follows it reads only its product (logits_of()).
+  std::vector<core::ValueId> made = output->outputs;
+  for (auto op = output.base(); op != program.ops.end(); ++op) {
+    for (const core::ValueId input : op->inputs)
+      if (std::ranges::find(made, input) == made.end()) return op->name;
+    made.insert(made.end(), op->outputs.begin(), op->outputs.end());
+  }
   return program.input >= 0 || program.output >= 0 ? "a part of a model" : "";
 }
 

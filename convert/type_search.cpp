@@ -73,7 +73,7 @@ std::vector<double> sensitivities_of(const Requantization& plan,
   return all;
 }
 
-// Of a tensor at several losses.
+// A tensor has one per probe; losses in between interpolate.
 struct Sensitivity {
   std::vector<std::pair<double, double>> points; // loss, sensitivity
 

@@ -28,7 +28,7 @@ struct Outcome {
   bool kept = false; // false: nothing was gained, and the tensors are as before
 };
 
-// For stopping and starting again: `save` gets the state eight times, from one of which tune() goes on.
+// `save` gets the state eight times; tune() continues from one of these.
 struct Checkpoints {
   std::vector<std::byte> last; // empty: from the start
   std::function<void(std::vector<std::byte> state)> save;

@@ -23,6 +23,7 @@ struct FrontierPoint {
   uint64_t bytes = 0;
   double bits_per_weight = 0, divergence = 0; // nats per token
   bool best = false;                          // no other point is as small and diverges less
+  double plain = 0;                           // divergence without the method, 0: as measured
 };
 
 struct Job {

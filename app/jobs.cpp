@@ -247,12 +247,15 @@ double share_of(int64_t done, int64_t total) {
 void explore(const api::QuantizeRequest& request, const convert::QuantizeSteps& steps, Job& job) {
   const double start = seconds_now();
   const convert::Frontier frontier = convert::explore(request, steps);
+  const bool calibrated = request.method != "plain";
   api::JobTable table{"", {"Types", "Size", "Bits per weight", "Divergence", "Standard error"}, {}};
+  if (calibrated) table.columns.push_back(fmt::format("Without {}", request.method));
   for (const convert::FrontierPoint& p : frontier.points) {
-    job.frontier.push_back({p.name, p.bytes, p.bits_per_weight, p.divergence.value, p.best});
+    job.frontier.push_back({p.name, p.bytes, p.bits_per_weight, p.divergence.value, p.best, p.plain.value_or(0)});
     table.rows.push_back({p.name.empty() ? "mix" : p.name, core::human_bytes(static_cast<double>(p.bytes)),
                           fmt::format("{:.3f}", p.bits_per_weight), fmt::format("{:.3g} nats", p.divergence.value),
                           fmt::format("{:.2g} nats", p.divergence.error)});
+    if (calibrated) table.rows.back().push_back(fmt::format("{:.3g} nats", *p.plain));
   }
   job.tables.push_back(std::move(table));
   job.result = fmt::format("{} variants, {} scored tokens, {}", frontier.points.size(), frontier.scored_tokens,

@@ -86,15 +86,18 @@ void CalibratedQuantizer::quantize_layer(int32_t index) {
 }
 
 void CalibratedQuantizer::make_tensors(Layer& layer, int32_t index) {
-  if (journal_ && index < journal_->layers()) return layer.take(journal_->read(index));
+  if (journal_ && index < journal_->records()) return layer.take(journal_->read(index));
   layer.weigh_tokens();
   if (method_.scales) layer.find_scales();
   layer.quantize();
-  if (journal_ && !journal_->append(ready_)) {
-    note_(fmt::format("{}: cannot be written; if the process is killed, it restarts at layer {}", journal_->path(),
-                      journal_->layers()));
-    journal_ = nullptr;
-  }
+  store(ready_);
+}
+
+void CalibratedQuantizer::store(const PreparedTensors& tensors) {
+  if (!journal_ || journal_->append(tensors)) return;
+  note_(fmt::format("{}: cannot be written; if the process is killed, it restarts at layer {}", journal_->path(),
+                    std::min(journal_->records(), layers_)));
+  journal_ = nullptr;
 }
 
 const Prepared* CalibratedQuantizer::tensor(std::string_view name) {
@@ -156,7 +159,16 @@ void CalibratedQuantizer::tune_tensors() {
     tensors.push_back({type, source.rows(), source.cols(), &made->second.bytes, source.packed(0, 1).data(),
                        source.type().format()->row_bytes(source.cols())});
   }
-  const tuning::Outcome outcome = tuning::tune(program_, tensors, tuning_texts_, tuning_progress_);
+  constexpr std::string_view kState; // no tensor's name
+  tuning::Checkpoints checkpoints;
+  checkpoints.save = [&](std::vector<std::byte> state) {
+    PreparedTensors record;
+    record[std::string(kState)] = {std::move(state), {}};
+    store(record);
+  };
+  if (journal_ && journal_->records() > layers_)
+    checkpoints.last = journal_->read(journal_->records() - 1)[std::string(kState)].bytes;
+  const tuning::Outcome outcome = tuning::tune(program_, tensors, tuning_texts_, tuning_progress_, checkpoints);
   note_(fmt::format("scales and norms: divergence on text kept back {:.5f} -> {:.5f} nats/token{}", outcome.before,
                     outcome.after, outcome.kept ? "" : ", so they stay as they were"));
   if (!outcome.kept)
@@ -265,8 +277,8 @@ bool LayerJournal::find_records(uint64_t request) {
   return true;
 }
 
-PreparedTensors LayerJournal::read(int32_t layer) {
-  const Record record = records_.at(static_cast<size_t>(layer));
+PreparedTensors LayerJournal::read(int32_t number) {
+  const Record record = records_.at(static_cast<size_t>(number));
   if (const auto payload = read_payload(file_, record.at, record.at + record.bytes))
     if (auto tensors = parse_payload(*payload)) return *std::move(tensors);
   throw_error("{}: can no longer be read; remove it and start again", path_);

@@ -27,8 +27,8 @@ namespace ridge::convert {
 
 using PreparedTensors = std::map<std::string, Prepared, std::less<>>;
 
-// A journal of encoded layers beside the output, so that a killed calibrated quantization can resume. Records have
-// checksums; everything after the last valid record is dropped.
+// A journal of encoded layers, then of states of tuning, beside the output, so that a killed calibrated quantization
+// can resume. Records have checksums; everything after the last valid record is dropped.
 class LayerJournal {
  public:
   // Reuses a journal with an equal `request`, a hash of everything that affects the tensors; else replaces it. Throws
@@ -36,9 +36,9 @@ class LayerJournal {
   LayerJournal(std::string path, uint64_t request);
 
   const std::string& path() const { return path_; }
-  int32_t layers() const { return static_cast<int32_t>(records_.size()); }
+  int32_t records() const { return static_cast<int32_t>(records_.size()); }
   // Throws Error if unreadable.
-  PreparedTensors read(int32_t layer);
+  PreparedTensors read(int32_t number);
   // False on failure (disk full); earlier records stay readable.
   bool append(const PreparedTensors& tensors);
   void remove();
@@ -59,9 +59,10 @@ struct CalibrationMethod {
   bool scales = false;
   bool feedback = false;
   bool rounding = false; // after feedback or importance, whichever is better (quant/feedback/rounding.h)
+  bool alone = false;    // tensors make up for no errors of others
 
   // Outputs are fitted to those of the unquantized model instead of those for the quantized layers' inputs.
-  bool follows_original() const { return rounding && !scales; }
+  bool follows_original() const { return rounding && !scales && !alone; }
 };
 
 std::unique_ptr<quant::Hessian> make_cpu_hessian(int64_t cols);
@@ -92,6 +93,7 @@ class CalibratedQuantizer {
   struct Layer;
   void quantize_layer(int32_t layer);
   void make_tensors(Layer& layer, int32_t index);
+  void store(const PreparedTensors& tensors);
   std::vector<float> embed(bool quantized) const;
   std::string obstacle_to_tuning() const;
   void tune_tensors();

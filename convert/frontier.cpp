@@ -96,6 +96,11 @@ class Exploration {
     point.divergence = meter_->of(
         candidate.plan, setup_.importance(), setup_.encode(),
         [&](std::string_view name) { return calibrated ? calibrated->tensor(name) : nullptr; }, progress);
+    if (calibrated)
+      point.plain = meter_
+                        ->of(candidate.plan, setup_.importance(), setup_.encode(), nullptr,
+                             [&](int64_t, int64_t) { progress(1, 1); })
+                        .value;
     int64_t weights = 0;
     uint64_t bytes = 0;
     const std::vector<gguf::TensorInfo> infos = candidate.plan.infos();

@@ -5,6 +5,7 @@
 #include "measure/divergence.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,9 @@ struct FrontierPoint {
   uint64_t bytes = 0;
   double bits_per_weight = 0;
   measure::Estimate divergence;
-  double expected = 0; // of a mix: sum over tensors
-  bool best = false;   // Pareto-optimal
+  double expected = 0;         // of a mix: sum over tensors
+  std::optional<double> plain; // divergence without the method
+  bool best = false;           // Pareto-optimal
 };
 
 struct TensorCosts {

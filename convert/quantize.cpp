@@ -89,9 +89,10 @@ uint64_t hash_of(const QuantizeSetup& setup, const Requantization& plan) {
   return hash.add(static_cast<uint64_t>(r.calibration_tokens)).value();
 }
 
-std::string continues(const LayerJournal& journal, const std::string& output) {
-  return fmt::format("{} layers of {} were already done and are taken from {} (remove it to start again)",
-                     journal.layers(), output, journal.path());
+std::string continues(const LayerJournal& journal, int32_t layers, const std::string& output) {
+  return fmt::format("{} layers of {} were already done{} and are taken from {} (remove it to start again)",
+                     std::min(journal.records(), layers), output,
+                     journal.records() > layers ? ", and a part of their tuning," : "", journal.path());
 }
 
 std::vector<std::string> write_output(const QuantizeSetup& setup, const Requantization& plan) {
@@ -108,7 +109,7 @@ std::vector<std::string> write_output(const QuantizeSetup& setup, const Requanti
   // A layer takes long without output, so cancellation is checked before each part.
   const auto calibrated = setup.calibrate(plan, program, [&] { progress(written, all); });
   LayerJournal journal(fmt::format("{}{}", r.output, kUnfinished), hash_of(setup, plan));
-  if (journal.layers() > 0) setup.steps.note(continues(journal, r.output));
+  if (journal.records() > 0) setup.steps.note(continues(journal, core::layer_count(program), r.output));
   calibrated->use_journal(journal, setup.steps.note);
   std::vector<std::string> paths;
   try {

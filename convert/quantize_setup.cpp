@@ -135,7 +135,8 @@ std::vector<std::vector<int32_t>> QuantizeSetup::chunks_of_text(const core::Prog
 }
 
 std::unique_ptr<CalibratedQuantizer> QuantizeSetup::calibrate(const Requantization& plan, const core::Program& program,
-                                                              const std::function<void()>& between_steps) const {
+                                                              const std::function<void()>& between_steps,
+                                                              bool alone) const {
   if (std::ranges::any_of(plan.sources, &WeightSource::is_planar))
     throw_error("{}: --method {} does not support the packing of its weights; quantize it to F16 first", file.path(),
                 request.method);
@@ -158,7 +159,8 @@ std::unique_ptr<CalibratedQuantizer> QuantizeSetup::calibrate(const Requantizati
   };
   const CalibrationMethod method{.scales = request.method.starts_with("awq"),
                                  .feedback = request.method.ends_with("gptq"),
-                                 .rounding = request.method.ends_with("round")};
+                                 .rounding = request.method.ends_with("round"),
+                                 .alone = alone};
   const int64_t tokens = request.calibration_tokens;
   auto made = std::make_unique<CalibratedQuantizer>(plan, program, method, chunks_of_text(program, tokens),
                                                     make_executor, request.threads, hessians, encode());
@@ -185,7 +187,11 @@ std::unique_ptr<DivergenceMeter> QuantizeSetup::make_meter() const {
     steps.progress("generating text", 0, 0);
     text.chunks = sample_text(file, *program, executors(), request.threads);
   } else {
-    text.chunks = chunks_of_text(*program, std::min(request.calibration_tokens, kMeasuredTokens));
+    const int64_t tokens = std::min(request.calibration_tokens, kMeasuredTokens);
+    // The last of the text, of which calibration and tuning see least.
+    text.chunks = chunks_of_text(*program, is_calibrated() ? 2 * request.calibration_tokens + tokens : tokens);
+    const auto most = std::max<int64_t>(1, tokens / std::ssize(text.chunks[0]));
+    if (std::ssize(text.chunks) > most) text.chunks.erase(text.chunks.begin(), text.chunks.end() - most);
   }
   text.score_second_halves(std::min(text.tokens() / 2, kMaxLogits / program->vocab));
   return std::make_unique<DivergenceMeter>(file, std::move(text), executors(), request.threads);
@@ -214,8 +220,24 @@ QuantizeSetup::find_choices(const Requantization& plan, const DivergenceMeter* m
     for (const WeightSource& source : plan.sources)
       wanted.push_back(is_searched(source, options_) && !source.is_planar());
     search.inputs = &meter->inputs();
-    search.sensitivities = meter->sensitivities(plan, wanted, probe_type(bits_per_weight), importance(), encode(),
-                                                progress("measuring tensors"));
+    // Scales of channels would have to change what precedes the tensor.
+    const bool calibrates = is_calibrated() && !request.method.starts_with("awq");
+    const core::Program program = models::build_program(file);
+    for (const quant::Type type : probe_types(bits_per_weight, calibrates)) {
+      Requantization probed = plan;
+      for (size_t i = 0; i < wanted.size(); ++i)
+        if (wanted[i]) probed.types[i] = models::fitting_type(type, plan.sources[i].cols());
+      const auto told = progress("measuring tensors");
+      int64_t done = 0, total = 0;
+      const auto calibrated = calibrates ? calibrate(
+                                               probed, program, [&] { told(done, total); }, true)
+                                         : nullptr;
+      search.probes.push_back(
+          {type, meter->sensitivities(
+                     plan, wanted, type, importance(), encode(),
+                     [&](std::string_view name) { return calibrated ? calibrated->tensor(name) : nullptr; },
+                     [&](int64_t d, int64_t t) { told(done = d, total = t); })});
+    }
   }
   return measure_choices(plan, search, options_, importance(), encode_on_cpu, progress("measuring types"));
 }

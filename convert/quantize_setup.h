@@ -26,13 +26,14 @@ class QuantizeSetup {
   EncodeRows encode() const;
 
   // For methods other than plain. `program` is plan.file's; all arguments must outlive the result.
+  // alone: see CalibrationMethod; then without tuning.
   std::unique_ptr<CalibratedQuantizer> calibrate(const Requantization& plan, const core::Program& program,
-                                                 const std::function<void()>& between_steps) const;
+                                                 const std::function<void()>& between_steps, bool alone = false) const;
   // nullptr and a note if the model cannot run; then typical values apply.
   std::unique_ptr<DivergenceMeter> make_meter() const;
 
-  // Candidates per source, with their divergence in nats by the meter or, without it, typical loss. `bits_per_weight`:
-  // approximate target.
+  // Candidates per source, with their divergence in nats by the meter, after feedback and rounding if these are asked
+  // for, or, without it, typical loss. `bits_per_weight`: approximate target.
   std::vector<std::vector<TypeChoice>> find_choices(const Requantization& plan, const DivergenceMeter* meter,
                                                     double bits_per_weight) const;
   // Bytes of fixed tensors; weights of the others.

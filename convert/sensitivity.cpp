@@ -24,11 +24,12 @@ Encoded encode_whole(const WeightSource& source, quant::Type type, const gguf::I
 
 } // namespace
 
-quant::Type probe_type(double bits_per_weight) {
-  quant::Type best = quant::Type::Q2_K;
-  for (const quant::Type type : {quant::Type::Q3_K, quant::Type::Q4_K, quant::Type::Q5_K})
-    if (quant::format(type).bits_per_weight() < bits_per_weight) best = type;
-  return best;
+std::vector<quant::Type> probe_types(double bits_per_weight, bool two) {
+  constexpr quant::Type kTypes[] = {quant::Type::Q2_K, quant::Type::Q3_K, quant::Type::Q4_K, quant::Type::Q5_K,
+                                    quant::Type::Q6_K};
+  size_t best = 0;
+  while (best + 2 < std::size(kTypes) && quant::format(kTypes[best + 1]).bits_per_weight() < bits_per_weight) ++best;
+  return {kTypes + best, kTypes + best + (two ? 2 : 1)};
 }
 
 DivergenceMeter::DivergenceMeter(const gguf::File& file, MeasuredText text, core::MakeExecutor make_executor,
@@ -59,18 +60,18 @@ std::vector<double> DivergenceMeter::compare(LayerRun& last_layers, std::span<co
   return divergences;
 }
 
-std::vector<std::optional<double>> DivergenceMeter::sensitivities(const Requantization& plan,
-                                                                  const std::vector<bool>& wanted,
-                                                                  quant::Type probe_type, const gguf::Imatrix* imatrix,
-                                                                  const EncodeRows& encode,
-                                                                  const OnProgress& progress) const {
+std::vector<std::optional<double>>
+DivergenceMeter::sensitivities(const Requantization& plan, const std::vector<bool>& wanted, quant::Type probe_type,
+                               const gguf::Imatrix* imatrix, const EncodeRows& encode, const GivePrepared& prepared,
+                               const OnProgress& progress) const {
   std::vector<std::optional<double>> found(plan.sources.size());
   int64_t done = 0;
   const int64_t total = std::ranges::count(wanted, true);
   const auto measure = [&](size_t i, const auto& compare_with) {
     const WeightSource& source = plan.sources[i];
     const quant::Type type = models::fitting_type(probe_type, source.cols());
-    const Encoded probe = encode_whole(source, type, imatrix, encode);
+    const Prepared* made = prepared ? prepared(source.name()) : nullptr;
+    const Encoded probe = made ? Encoded{type, made->bytes} : encode_whole(source, type, imatrix, encode);
     const gguf::File::OtherForm form{source.name(), probe.type, probe.bytes};
     const std::vector<double> divergences = compare_with(file_.with({&form, 1}));
     const double mean = std::reduce(divergences.begin(), divergences.end()) / static_cast<double>(divergences.size());
@@ -101,8 +102,7 @@ std::vector<std::optional<double>> DivergenceMeter::sensitivities(const Requanti
 }
 
 measure::Estimate DivergenceMeter::of(const Requantization& plan, const gguf::Imatrix* imatrix,
-                                      const EncodeRows& encode,
-                                      const std::function<const Prepared*(std::string_view)>& prepared,
+                                      const EncodeRows& encode, const GivePrepared& prepared,
                                       const OnProgress& progress) const {
   std::vector<std::optional<Encoded>> encoded(plan.sources.size());
   const auto make = [&](size_t i) {

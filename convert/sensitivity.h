@@ -16,8 +16,8 @@
 
 namespace ridge::convert {
 
-// With typical errors of this size.
-quant::Type probe_type(double bits_per_weight);
+// With typical errors of this size: two around it, or only the smaller.
+std::vector<quant::Type> probe_types(double bits_per_weight, bool two);
 
 // Kullback-Leibler divergence from the original model, nats per token, mean over scored tokens.
 class DivergenceMeter {
@@ -28,16 +28,18 @@ class DivergenceMeter {
   DivergenceMeter(const DivergenceMeter&) = delete; // groups_ refers to text_
   DivergenceMeter& operator=(const DivergenceMeter&) = delete;
 
-  using OnProgress = std::function<void(int64_t done, int64_t total)>; // exceptions propagate
-  // By source; nullopt: not wanted or not read by a layer. Runs all layers from each tensor's on.
+  using OnProgress = std::function<void(int64_t done, int64_t total)>;   // exceptions propagate
+  using GivePrepared = std::function<const Prepared*(std::string_view)>; // see write(), in the probe's or plan's type
+  // Divergence per loss of plain encoding. By source; nullopt: not wanted or not read by a layer. Runs all layers from
+  // each tensor's on.
   std::vector<std::optional<double>> sensitivities(const Requantization& plan, const std::vector<bool>& wanted,
                                                    quant::Type probe, const gguf::Imatrix* imatrix,
-                                                   const EncodeRows& encode, const OnProgress& progress) const;
+                                                   const EncodeRows& encode, const GivePrepared& prepared,
+                                                   const OnProgress& progress) const;
 
-  // `prepared`: see write(). Keeps one layer in memory.
+  // Keeps one layer in memory.
   measure::Estimate of(const Requantization& plan, const gguf::Imatrix* imatrix, const EncodeRows& encode,
-                       const std::function<const Prepared*(std::string_view)>& prepared,
-                       const OnProgress& progress) const;
+                       const GivePrepared& prepared, const OnProgress& progress) const;
 
   const MeasuredText& text() const { return text_; }
   const gguf::Imatrix& inputs() const { return inputs_; }

@@ -3,6 +3,7 @@
 #include "core/error.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <queue>
 
@@ -56,20 +57,36 @@ void keep_hull(std::vector<TypeChoice>& choices) {
 }
 
 // Scales assumed values to the measured ones.
-std::vector<double> sensitivities_of(const Requantization& plan, const TypeSearch& search) {
+std::vector<double> sensitivities_of(const Requantization& plan,
+                                     const std::vector<std::optional<double>>& sensitivities) {
   const int64_t layers = models::model_traits(*plan.file).layers;
   std::vector<double> all;
   double measured = 0, assumed = 0;
   for (size_t i = 0; i < plan.sources.size(); ++i) {
     all.push_back(sensitivity(plan.sources[i].name(), plan.is_output(plan.sources[i]), layers));
-    if (search.sensitivities.empty() || !search.sensitivities[i]) continue;
-    measured += *search.sensitivities[i];
+    if (sensitivities.empty() || !sensitivities[i]) continue;
+    measured += *sensitivities[i];
     assumed += all[i];
   }
   if (measured > 0)
-    for (size_t i = 0; i < all.size(); ++i) all[i] = search.sensitivities[i].value_or(all[i] * measured / assumed);
+    for (size_t i = 0; i < all.size(); ++i) all[i] = sensitivities[i].value_or(all[i] * measured / assumed);
   return all;
 }
+
+// A tensor has one per probe; losses in between interpolate.
+struct Sensitivity {
+  std::vector<std::pair<double, double>> points; // loss, sensitivity
+
+  double at(double loss) const {
+    const auto above = std::ranges::find_if(points, [=](const auto& point) { return point.first >= loss; });
+    if (above == points.end()) return points.back().second;
+    if (above == points.begin()) return above->second;
+    const auto [low, of_low] = *(above - 1);
+    const auto [high, of_high] = *above;
+    const double share = low > 0 ? std::log(loss / low) / std::log(high / low) : (loss - low) / (high - low);
+    return of_low + share * (of_high - of_low);
+  }
+};
 
 } // namespace
 
@@ -124,7 +141,10 @@ std::vector<std::vector<TypeChoice>> measure_choices(const Requantization& plan,
                                                      const std::function<void(int64_t done, int64_t total)>& progress) {
   const std::vector<Type> candidates = search.candidates.empty() ? default_candidates() : search.candidates;
   std::vector<std::vector<TypeChoice>> all(plan.sources.size());
-  const std::vector<double> sensitivities = sensitivities_of(plan, search);
+  std::vector<std::vector<double>> sensitivities; // by probe
+  for (const TypeSearch::Probe& probe : search.probes)
+    sensitivities.push_back(sensitivities_of(plan, probe.sensitivities));
+  if (sensitivities.empty()) sensitivities.push_back(sensitivities_of(plan, {}));
   for (size_t i = 0; i < plan.sources.size(); ++i) {
     const WeightSource& source = plan.sources[i];
     if (!is_searched(source, options)) continue;
@@ -137,12 +157,21 @@ std::vector<std::vector<TypeChoice>> measure_choices(const Requantization& plan,
       const gguf::TensorInfo info{std::string(source.name()), type, source.dims()};
       if (source.is_planar() || info.bytes() < source.bytes()) choices.push_back({type, info.bytes(), 0});
     }
+    Sensitivity sensitivity;
+    for (size_t p = 0; p < sensitivities.size(); ++p) {
+      // One is the same at all losses.
+      const double at =
+          sensitivities.size() == 1 ? 0 : loss.in(models::fitting_type(search.probes[p].type, source.cols()), encode);
+      sensitivity.points.emplace_back(at, sensitivities[p][i]);
+    }
+    std::ranges::sort(sensitivity.points);
     // A sample has few rows, so threads share types, not rows.
     std::exception_ptr problem;
 #pragma omp parallel for schedule(dynamic)
     for (size_t c = given; c < choices.size(); ++c) {
       try {
-        choices[c].loss = sensitivities[i] * loss.in(choices[c].type, encode);
+        const double of_type = loss.in(choices[c].type, encode);
+        choices[c].loss = sensitivity.at(of_type) * of_type;
       } catch (...) {
 #pragma omp critical
         problem = std::current_exception();

@@ -30,8 +30,13 @@ class TensorLoss {
 struct TypeSearch {
   std::vector<quant::Type> candidates;
   const gguf::Imatrix* inputs = nullptr; // nullptr: the imatrix
-  // Measured, by source (convert/sensitivity.h); missing: sensitivity().
-  std::vector<std::optional<double>> sensitivities;
+  // Measured in a type, by source (convert/sensitivity.h); missing: sensitivity(). Types between two have a
+  // sensitivity between theirs, by their losses.
+  struct Probe {
+    quant::Type type;
+    std::vector<std::optional<double>> sensitivities;
+  };
+  std::vector<Probe> probes;
 };
 std::vector<quant::Type> default_candidates();
 

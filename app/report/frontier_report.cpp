@@ -149,20 +149,24 @@ class Picture {
 } // namespace
 
 void print_frontier(const Frontier& frontier) {
+  const bool calibrated = std::ranges::any_of(frontier.points, [](const auto& p) { return p.plain.has_value(); });
   std::vector<std::vector<std::string>> rows;
-  for (const FrontierPoint& p : frontier.points)
+  for (const FrontierPoint& p : frontier.points) {
     rows.push_back({p.best ? "*" : "", name_of(p), core::human_bytes(static_cast<double>(p.bytes)),
                     fmt::format("{:.3f}", p.bits_per_weight), fmt::format("{:.6f}", p.divergence.value),
                     fmt::format("{:.6f}", p.divergence.error),
                     p.name.empty() ? fmt::format("{:.6f}", p.expected) : ""});
-  print_table({{""},
-               {"types"},
-               {"size", true},
-               {"bpw", true, false, 2},
-               {"nats/token", true},
-               {"±", true, false, 3},
-               {"expected", true, false, 1}},
-              rows);
+    if (calibrated) rows.back().push_back(fmt::format("{:.6f}", *p.plain));
+  }
+  std::vector<TableColumn> columns = {{""},
+                                      {"types"},
+                                      {"size", true},
+                                      {"bpw", true, false, 2},
+                                      {"nats/token", true},
+                                      {"±", true, false, 3},
+                                      {"expected", true, false, 1}};
+  if (calibrated) columns.push_back({"plain", true, false, 2});
+  print_table(columns, rows);
   fmt::print("\n* no other variant is both as small and as close to the original. {} tokens were scored.\nUse "
              "--target-size, --target-bpw or --target-divergence to write a mix.\n",
              frontier.scored_tokens);
@@ -178,6 +182,7 @@ Json frontier_json(const Frontier& frontier) {
                   {"divergence_standard_error_nats", p.divergence.error},
                   {"best", p.best}};
     if (p.name.empty()) point["expected_divergence_nats"] = p.expected;
+    if (p.plain) point["plain_divergence_nats"] = *p.plain;
     points.push_back(std::move(point));
   }
   for (const convert::TensorCosts& t : frontier.tensors) {

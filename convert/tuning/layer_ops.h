@@ -1,6 +1,7 @@
 // Ops of the Network: values are [tokens][width], gradients are added.
 #pragma once
 
+#include "convert/tuning/products.h"
 #include "core/ops.h"
 #include "core/program.h"
 
@@ -20,8 +21,9 @@ void rope(const core::RopeParams& params, const core::RopeTable& table, int64_t 
           std::span<const float> x, std::span<float> out);
 
 bool has_slope(const core::ActivationParams& params);
-float activate(const core::ActivationParams& params, float x);
-float slope(const core::ActivationParams& params, float x);
+// slope: empty, or of the same length.
+void activate(const core::ActivationParams& params, std::span<const float> x, std::span<float> out,
+              std::span<float> slope = {});
 
 // Over all texts. q: [tokens][heads * k_dim], k and v: [tokens][kv heads * dim].
 struct Attention {
@@ -35,7 +37,8 @@ struct Attention {
                 std::span<float> of_v) const;
 
  private:
-  void shares(int64_t text, int64_t head, float* out, float* unlimited) const;
+  void shares(int64_t text, int64_t head, float* out, float* limits) const;
+  Strided of_head(std::span<const float> values, int64_t text, int64_t heads, int64_t head, int64_t dim) const;
 };
 
 } // namespace ridge::convert::tuning

@@ -9,6 +9,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ridge::convert::tuning {
@@ -25,9 +26,15 @@ class Network {
 
   // Texts from position 0, one after the other. Returns logits of all tokens, valid until the next call.
   std::span<const float> forward(std::span<const int32_t> tokens);
+  // The rows that the output matrix of the last forward() multiplied, and the logits of such rows.
+  std::span<const float> rows_of_output() const { return value(program_.ops[output_].inputs[0]); }
+  std::span<const float> logits_of(std::span<const float> rows);
+  std::vector<float> take_logits() { return std::move(values_[static_cast<size_t>(program_.logits)]); }
+  // Frees all that logits_of() does not need.
+  void keep_output();
   // After forward(): gradients of the wanted weights, once per op that reads them.
   using OnGradient = std::function<void(core::WeightId id, std::span<const float> gradient)>;
-  void backward(std::span<const float> of_logits, const std::vector<bool>& wanted, const OnGradient& each);
+  void backward(std::vector<float> of_logits, const std::vector<bool>& wanted, const OnGradient& each);
 
  private:
   using Values = std::vector<std::vector<float>>; // by ValueId: [tokens][width]
@@ -47,7 +54,10 @@ class Network {
   int64_t tokens_ = 0;
   std::vector<std::vector<float>> weights_; // by WeightId
   Values values_, gradients_;
-  std::vector<Cached> cached_; // by layer of the cache
+  std::vector<Cached> cached_;            // by layer of the cache
+  const size_t output_;                   // the op that multiplies the output matrix
+  std::vector<std::vector<float>> spare_; // of gradients, by capacity
+  std::vector<float> of_weight_, activated_, slope_;
 };
 
 } // namespace ridge::convert::tuning

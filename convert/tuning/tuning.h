@@ -28,10 +28,16 @@ struct Outcome {
   bool kept = false; // false: nothing was gained, and the tensors are as before
 };
 
-// texts: of equal length, at least kFewestTexts. progress: steps done of all.
+// `save` gets the state eight times; tune() continues from one of these.
+struct Checkpoints {
+  std::vector<std::byte> last; // empty: from the start
+  std::function<void(std::vector<std::byte> state)> save;
+};
+
+// texts: of equal length, at least kFewestTexts. progress: steps done of all, also between them; it may throw.
 inline constexpr size_t kFewestTexts = 4;
 Outcome tune(const core::Program& program, const std::vector<Tensor>& tensors,
              const std::vector<std::vector<int32_t>>& texts,
-             const std::function<void(int64_t done, int64_t total)>& progress);
+             const std::function<void(int64_t done, int64_t total)>& progress, const Checkpoints& checkpoints = {});
 
 } // namespace ridge::convert::tuning

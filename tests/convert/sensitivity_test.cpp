@@ -1,6 +1,7 @@
 // Layer-wise divergence must equal the whole model's.
 #include "convert/sensitivity.h"
 
+#include "convert/calibrated.h"
 #include "convert/type_search.h"
 #include "kernels/cpu/executor/executor.h"
 #include "models/guide.h"
@@ -108,12 +109,13 @@ TEST_CASE(
   const convert::Requantization recipe = plan_of_recipe(guide, "Q3_K_M");
   convert::TypeSearch search;
   search.inputs = &meter.inputs();
-  search.sensitivities =
-      meter.sensitivities(recipe, searched(recipe), Type::Q3_K, nullptr, convert::encode_on_cpu, nullptr);
+  search.probes.push_back({Type::Q3_K, meter.sensitivities(recipe, searched(recipe), Type::Q3_K, nullptr,
+                                                           convert::encode_on_cpu, nullptr, nullptr)});
+  const auto& sensitivities = search.probes[0].sensitivities;
   for (size_t i = 0; i < recipe.sources.size(); ++i) {
     CAPTURE(recipe.sources[i].name());
-    REQUIRE(search.sensitivities[i].has_value() == convert::is_searched(recipe.sources[i], {}));
-    if (search.sensitivities[i]) CHECK(*search.sensitivities[i] > 0);
+    REQUIRE(sensitivities[i].has_value() == convert::is_searched(recipe.sources[i], {}));
+    if (sensitivities[i]) CHECK(*sensitivities[i] > 0);
   }
   const auto choices = convert::measure_choices(recipe, search, {}, nullptr, convert::encode_on_cpu, nullptr);
   convert::Requantization mix = recipe;
@@ -135,6 +137,90 @@ TEST_CASE(
   CHECK(of_mix < 0.8 * divergence(recipe));
   CHECK(of_mix > 0.4 * expected);
   CHECK(of_mix < 2.5 * expected);
+}
+
+TEST_CASE("types between two probes have a sensitivity between theirs, others that of the nearest") {
+  const gguf::File guide = models::open_guide();
+  const convert::Requantization plan = plan_of_recipe(guide, "Q8_0");
+  const auto choices = [&](std::vector<convert::TypeSearch::Probe> probes) {
+    return convert::measure_choices(
+        plan, {{Type::Q2_K, Type::Q3_K, Type::IQ4_XS, Type::Q4_K, Type::Q5_K}, nullptr, std::move(probes)}, {}, nullptr,
+        convert::encode_on_cpu, nullptr);
+  };
+  const auto all = [&](double value) { return std::vector<std::optional<double>>(plan.sources.size(), value); };
+  const auto ones = choices({{Type::Q4_K, all(1)}}), both = choices({{Type::Q4_K, all(1)}, {Type::Q3_K, all(0.5)}});
+  int between = 0;
+  for (size_t i = 0; i < ones.size(); ++i)
+    for (const convert::TypeChoice& one : ones[i])
+      for (const convert::TypeChoice& other : both[i]) {
+        if (one.type != other.type || one.loss == 0) continue;
+        const double ratio = other.loss / one.loss;
+        CHECK(ratio > 0.499);
+        CHECK(ratio < 1.001);
+        if (one.type == Type::Q2_K || one.type == Type::Q3_K) CHECK(ratio == doctest::Approx(0.5));
+        if (one.type == Type::Q5_K) CHECK(ratio == doctest::Approx(1));
+        between += ratio > 0.501 && ratio < 0.999;
+      }
+  CHECK(between > 0); // IQ4_XS
+}
+
+TEST_CASE("on the guide with feedback, sensitivities measured after it foretell the mix's divergence") {
+  const gguf::File guide = models::open_guide();
+  const core::Program program = models::build_program(guide);
+  const DivergenceMeter meter(guide, held_out_text(guide), kernels::cpu::make_cpu_executor, 0);
+  const convert::Requantization recipe = plan_of_recipe(guide, "Q3_K_M");
+  const std::string text = tests::read_file(std::string(RIDGE_SOURCE_DIR) + "/models/guide/heldout.txt");
+  // Not the text that is scored.
+  const auto chunks = convert::calibration_chunks(*text::Tokenizer::from_file(guide),
+                                                  std::string_view(text).substr(text.size() / 2), true, 256, 8);
+  const auto calibrate = [&](const convert::Requantization& plan, bool alone) {
+    return std::make_unique<convert::CalibratedQuantizer>(plan, program,
+                                                          convert::CalibrationMethod{.feedback = true, .alone = alone},
+                                                          chunks, kernels::cpu::make_cpu_executor, 0);
+  };
+  convert::Requantization probed = recipe;
+  const auto wanted = searched(recipe);
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (wanted[i]) probed.types[i] = models::fitting_type(Type::Q3_K, recipe.sources[i].cols());
+  const auto after = calibrate(probed, true);
+  const auto sensitivities = meter.sensitivities(
+      recipe, wanted, Type::Q3_K, nullptr, convert::encode_on_cpu,
+      [&](std::string_view name) { return after->tensor(name); }, nullptr);
+  const auto before =
+      meter.sensitivities(recipe, wanted, Type::Q3_K, nullptr, convert::encode_on_cpu, nullptr, nullptr);
+  double ratios = 0, layers = 0;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (sensitivities[i] && recipe.sources[i].name().starts_with("blk."))
+      ratios += *sensitivities[i] / *before[i], ++layers;
+  CHECK(ratios / layers < 0.8);
+  convert::TypeSearch search;
+  search.inputs = &meter.inputs();
+  search.probes.push_back({Type::Q3_K, sensitivities});
+  const auto choices = convert::measure_choices(recipe, search, {}, nullptr, convert::encode_on_cpu, nullptr);
+  uint64_t budget = 0;
+  for (size_t i = 0; i < choices.size(); ++i)
+    if (!choices[i].empty()) budget += recipe.infos()[i].bytes();
+  const std::vector<int> chosen = convert::choose_types(choices, budget);
+  convert::Requantization mix = recipe;
+  double expected = 0;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (chosen[i] < 0) continue;
+    mix.types[i] = choices[i][static_cast<size_t>(chosen[i])].type;
+    expected += choices[i][static_cast<size_t>(chosen[i])].loss;
+  }
+  const auto of_mix = calibrate(mix, false), of_recipe = calibrate(recipe, false);
+  const auto divergence = [&](const convert::Requantization& plan, convert::CalibratedQuantizer& calibrated) {
+    return meter
+        .of(
+            plan, nullptr, convert::encode_on_cpu, [&](std::string_view name) { return calibrated.tensor(name); },
+            nullptr)
+        .value;
+  };
+  const double found = divergence(mix, *of_mix);
+  CAPTURE(expected);
+  CHECK(found < 0.8 * divergence(recipe, *of_recipe));
+  CHECK(found > 0.4 * expected);
+  CHECK(found < 2.5 * expected);
 }
 
 TEST_CASE("no more is bought than a divergence that is allowed needs") {

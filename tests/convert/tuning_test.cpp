@@ -47,7 +47,7 @@ TEST_CASE("products of any shape and stride are the sums that they stand for") {
     const auto side = [&](uint64_t most) { return static_cast<int64_t>(1 + random() % most); };
     const int64_t m = side(40), n = side(70), k = side(600);
     const auto a = tests::random_weights(random, m * k), b = tests::random_weights(random, k * n);
-    std::vector<float> c = tests::random_weights(random, m * n), expected = c;
+    std::vector<float> alone(static_cast<size_t>(m * n)), c = tests::random_weights(random, m * n), expected = c;
     const bool a_turned = random() % 2 == 0, b_turned = random() % 2 == 0;
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j) {
@@ -58,9 +58,36 @@ TEST_CASE("products of any shape and stride are the sums that they stand for") {
       }
     const convert::tuning::Strided of_a = {a.data(), a_turned ? 1 : k, a_turned ? m : 1},
                                    of_b = {b.data(), b_turned ? 1 : n, b_turned ? k : 1};
-    convert::tuning::add_product(m, n, k, of_a, of_b, c.data());
+    std::vector<float> spread(static_cast<size_t>(m * (n + 3)));
+    for (int64_t i = 0; i < m; ++i) std::copy_n(&c[i * n], n, &spread[i * (n + 3)]);
+    convert::tuning::add_product(m, n, k, of_a, of_b, spread.data(), n + 3);
+    convert::tuning::set_product(m, n, k, of_a, of_b, alone.data());
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        alone[i * n + j] += c[i * n + j];
+        c[i * n + j] = spread[i * (n + 3) + j];
+      }
     CHECK(tests::nmse(c, expected) < 1e-9);
+    CHECK(tests::nmse(alone, expected) < 1e-9);
   }
+}
+
+TEST_CASE("exponentials are those of the standard library, and their sum") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (const int64_t count : {1, 7, 16, 61}) {
+    auto x = tests::random_weights(random, count);
+    std::vector<float> expected;
+    double sum = 0;
+    for (const float v : x) sum += expected.emplace_back(std::exp(v - 0.5f));
+    CHECK(convert::tuning::exponentials(x.data(), count, -0.5f) == doctest::Approx(sum).epsilon(1e-5));
+    CHECK(tests::nmse(x, expected) < 1e-11);
+  }
+  float far[] = {-500, 500};
+  convert::tuning::exponentials(far, 2);
+  CHECK(far[0] < 1e-37);
+  CHECK(std::isfinite(far[1]));
 }
 
 TEST_CASE("where an architecture has a gradient, its logits are the reference's and slopes those of differences") {
@@ -80,6 +107,11 @@ TEST_CASE("where an architecture has a gradient, its logits are the reference's 
     std::vector<float> logits(first.begin(), first.end());
     const std::vector<float> golden = recipe.golden();
     if (logits.size() == golden.size()) CHECK(tests::nmse(logits, golden) < 1e-5);
+    const auto rows = network.rows_of_output();
+    const std::vector<float> before_output(rows.begin(), rows.end());
+    const auto again = network.logits_of(before_output);
+    CHECK(std::ranges::equal(again, logits));
+    network.forward(ids);
     // Σ logits of_logits, along a random change of each weight.
     const std::vector<float> of_logits = tests::random_weights(random, std::ssize(logits));
     std::vector<std::vector<float>> gradients(program.weights.size());
@@ -168,9 +200,29 @@ TEST_CASE("tuning mends factors that are off, and measures what the tensors then
   }
   const auto before = encoded;
   int64_t steps = 0;
+  std::vector<std::vector<std::byte>> states;
   const convert::tuning::Outcome outcome =
-      convert::tuning::tune(program, tensors, texts, [&](int64_t done, int64_t) { steps = done; });
+      convert::tuning::tune(program, tensors, texts, [&](int64_t done, int64_t) { steps = done; },
+                            {{}, [&](std::vector<std::byte> state) { states.push_back(std::move(state)); }});
   CHECK(steps > 0);
+  // From each state it ends as without a stop.
+  REQUIRE(states.size() == 8);
+  const auto tuned = encoded;
+  for (const size_t at : {size_t{0}, size_t{3}, size_t{7}}) {
+    encoded = before;
+    const convert::tuning::Outcome again = convert::tuning::tune(program, tensors, texts, {}, {states[at], nullptr});
+    CHECK(again.before == outcome.before);
+    CHECK(again.after == outcome.after);
+    CHECK(encoded == tuned);
+  }
+  // Progress stops it.
+  encoded = before;
+  CHECK_THROWS_AS(convert::tuning::tune(program, tensors, texts,
+                                        [](int64_t done, int64_t) {
+                                          if (done == 3) throw std::runtime_error("stopped");
+                                        }),
+                  std::runtime_error);
+  encoded = tuned;
   CHECK(outcome.kept);
   CHECK(outcome.after < 0.8 * outcome.before);
   CHECK(encoded != before);
@@ -204,7 +256,7 @@ TEST_CASE(
   convert::LayerJournal journal(folder / "tuned.gguf.unfinished", 1);
   write(folder / "tuned.gguf", true, &journal);
   CHECK(note.find("kept back") != std::string::npos);
-  CHECK(journal.layers() == core::layer_count(program));
+  CHECK(journal.records() == core::layer_count(program) + 8);
   write(folder / "again.gguf", true, &journal);
   CHECK(tests::read_file(folder / "again.gguf") == tests::read_file(folder / "tuned.gguf"));
   write(folder / "rounded.gguf", false, nullptr);

@@ -76,17 +76,17 @@ TEST_CASE("a journal of layers gives back what is whole of it, whatever happened
     folder.write("x.unfinished", broken);
     LayerJournal journal(path, 7);
     const auto expected = std::ranges::count_if(ends, [&](uintmax_t end) { return end <= at; });
-    REQUIRE(journal.layers() == expected);
-    for (int32_t i = 0; i < journal.layers(); ++i) check_equal(journal.read(i), layers[static_cast<size_t>(i)]);
+    REQUIRE(journal.records() == expected);
+    for (int32_t i = 0; i < journal.records(); ++i) check_equal(journal.read(i), layers[static_cast<size_t>(i)]);
     const convert::PreparedTensors more = some_tensors(random, 2);
     REQUIRE(journal.append(more));
-    check_equal(journal.read(journal.layers() - 1), more);
+    check_equal(journal.read(journal.records() - 1), more);
   }
-  CHECK(LayerJournal(path, 8).layers() == 0);
-  CHECK(LayerJournal(path, 7).layers() == 0);
+  CHECK(LayerJournal(path, 8).records() == 0);
+  CHECK(LayerJournal(path, 7).records() == 0);
   folder.write("x.unfinished", "another file");
   LayerJournal journal(path, 7);
-  CHECK(journal.layers() == 0);
+  CHECK(journal.records() == 0);
   journal.remove();
   CHECK(folder.file_count() == 0);
 }
@@ -119,12 +119,12 @@ TEST_CASE("a calibration that was killed in any layer gives the file of one that
     const std::string journal_path = folder / "killed.gguf.unfinished";
     for (int until = 1; file.find_tensor("blk." + std::to_string(until) + ".attn_norm.weight"); ++until) {
       LayerJournal journal(journal_path, 1);
-      CHECK(journal.layers() == until - 1);
+      CHECK(journal.records() == until - 1);
       CHECK_THROWS_AS(write(folder / "killed.gguf", &journal, until), Killed);
       CHECK(!std::filesystem::exists(folder / "killed.gguf"));
     }
     LayerJournal journal(journal_path, 1);
-    CHECK(journal.layers() > 0);
+    CHECK(journal.records() > 0);
     write(folder / "killed.gguf", &journal, -1);
     journal.remove();
     CHECK(bytes_of(folder / "killed.gguf") == bytes_of(folder / "whole.gguf"));

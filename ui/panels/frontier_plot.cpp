@@ -61,11 +61,17 @@ void draw_axes(const Frame& frame) {
 const FrontierPoint* draw_frontier(const std::vector<FrontierPoint>& points, float height) {
   const Theme& t = theme();
   const ImVec2 at = ImGui::GetCursorScreenPos(), size{ImGui::GetContentRegionAvail().x, height};
-  const auto [lowest, highest] = std::ranges::minmax(points, {}, shown);
+  const auto without = [](const FrontierPoint& point) { // its method
+    FrontierPoint plain = point;
+    if (point.plain > 0) plain.divergence = point.plain;
+    return plain;
+  };
+  const FrontierPoint lowest = std::ranges::min(points, {}, shown);
+  const FrontierPoint highest = std::ranges::max(points, {}, [&](const auto& point) { return shown(without(point)); });
   const Frame frame{static_cast<double>(points.front().bytes),
                     static_cast<double>(points.back().bytes),
                     shown(lowest) - 0.2,
-                    shown(highest) + 0.3,
+                    shown(without(highest)) + 0.3,
                     {at.x + px(64), at.y + size.y - px(26)},
                     {at.x + size.x - px(56), at.y + px(6)}};
   draw_axes(frame);
@@ -88,16 +94,22 @@ const FrontierPoint* draw_frontier(const std::vector<FrontierPoint>& points, flo
   float label_end = -INFINITY;
   for (const FrontierPoint& point : points) {
     const ImVec2 place = frame.at(point);
+    if (point.plain > 0) {
+      const ImVec2 before = frame.at(without(point));
+      draw->AddLine(before, place, t.dim, px(1.0f));
+      draw->AddCircle(before, px(3.0f), t.dim);
+    }
     draw->AddCircleFilled(place, px(&point == nearest ? 6.0f : 4.0f), point.recipe.empty() ? t.accent : t.amber);
     if (point.recipe.empty() || place.x < label_end) continue;
     text_at({place.x + px(7), place.y - px(16)}, point.recipe, t.dim, fonts().small);
     label_end = place.x + px(10) + size_of(point.recipe, fonts().small).x;
   }
   if (!nearest) return nullptr;
-  show_tooltip(fmt::format("{}\n{} · {:.2f} bits per weight\n{} nats per token{}\nclick to write it",
-                           nearest->recipe.empty() ? "mixed types" : nearest->recipe,
-                           core::human_bytes(static_cast<double>(nearest->bytes)), nearest->bits_per_weight,
-                           number_text(nearest->divergence), nearest->best ? ", best for its size" : ""));
+  show_tooltip(fmt::format(
+      "{}\n{} · {:.2f} bits per weight\n{} nats per token{}{}\nclick to write it",
+      nearest->recipe.empty() ? "mixed types" : nearest->recipe, core::human_bytes(static_cast<double>(nearest->bytes)),
+      nearest->bits_per_weight, number_text(nearest->divergence), nearest->best ? ", best for its size" : "",
+      nearest->plain > 0 ? fmt::format("\n{} without the method", number_text(nearest->plain)) : ""));
   return clicked ? nearest : nullptr;
 }
 

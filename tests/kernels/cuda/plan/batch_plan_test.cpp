@@ -404,7 +404,7 @@ TEST_CASE(
     for (const Exchange& exchange : all_of<Exchange>(setting.plan(tokens))) places.push_back(exchange.index_in_step);
     return places;
   };
-  setting.forced[""] = ProductKernel::prompt; // as a communicator makes it for more than 512 tokens
+  setting.forced[""] = kernels::cuda::ProductKernel::prompt; // as a communicator makes it for more than 512 tokens
   CHECK(summed_by_products(1000) == Places{0, 1, 2});
   CHECK(exchanged(1000) == Places{3, 4});
   CHECK(exchanged(100) == Places{0, 1, 2, 3, 4});

@@ -26,14 +26,44 @@ __device__ __forceinline__ void multiply_piece(float (&sum)[4], const uint4& x, 
   mma_16x8x16(sum, {x.z, x_of_lower_rows.z, x.w, x_of_lower_rows.w}, a.z, a.w);
 }
 
-__global__ void __launch_bounds__(kZThreads)
+constexpr int kTileEights = kTileColumns / 8;
+
+// A thread has results of one column. No kernel of a step changes what their scales depend on.
+struct ResultScales {
+  static constexpr int kApart = kZThreads / kTileColumns, kRows = kZTokens / kApart;
+
+  int column = threadIdx.x % kTileColumns;
+  float limit = 0, scale[kRows] = {}; // 0 where 0 * infinity must be 0
+
+  __device__ static int row(int i) { return static_cast<int>(threadIdx.x) / kTileColumns + i * kApart; }
+
+  __device__ ResultScales(const PromptAdapterInput& args, int first_token, int first_eight, int eights) {
+    if (column >= eights * 8) return;
+    const PromptAdapterInput::Eight& eight = args.eight[first_eight + column / 8];
+    const int adapter = eight.adapters[column % 8];
+    const float factor = eight.factors[column % 8] * kWeightScale;
+    limit = fminf(eight.limits[column % 8] * args.largest, 65504);
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const int in_batch = min(first_token + row(i), args.tokens - 1),
+                token = args.outputs ? args.outputs[in_batch] : in_batch;
+      const core::AdapterUse use = args.uses[args.streams[token] * args.stream_adapters + adapter];
+      scale[i] = args.positions[token] >= use.from ? use.scale * factor : 0;
+    }
+  }
+};
+
+// A tile of 64 columns has at most kEights.
+template <int kEights>
+__global__ void __launch_bounds__(kZThreads, 1)
     prompt_adapter_input_kernel(const __grid_constant__ PromptAdapterInput args, Stamp* stamps) {
-  constexpr int kEights = kTileColumns / 8;
   __shared__ float sums[kZTokens][kZPitch];
-  const DependentWork work(stamps);
+  const OverlappingWork work(stamps);
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, group = lane / 4, quarter = lane % 4;
   const int first_token = blockIdx.x * kZTokens, first_row = warp / kZParts * 16, part = warp % kZParts;
-  const int first_eight = blockIdx.y * kEights, eights = min(kEights, args.eights - first_eight);
+  const int first_eight = blockIdx.y * kTileEights, eights = min(kTileEights, args.eights - first_eight);
+  const ResultScales scales(args, first_token, first_eight, eights);
+  work.wait();
   float sum[kEights][4] = {};
   const int tiles = args.cols / kTileColumns;
   for (int tile = part; tile < tiles; tile += kZParts) {
@@ -47,7 +77,6 @@ __global__ void __launch_bounds__(kZThreads)
             *reinterpret_cast<const uint4*>(rows + lower * 8 * kTileColumns + ((half * 4 + quarter) ^ group) * 8);
 #pragma unroll
     for (int n = 0; n < kEights; ++n) {
-      if (n >= eights) continue;
       const uint16_t* a = args.eight[first_eight + n].a + int64_t{group} * args.cols + tile * kTileColumns;
 #pragma unroll
       for (int half = 0; half < 2; ++half)
@@ -66,30 +95,15 @@ __global__ void __launch_bounds__(kZThreads)
         }
     __syncthreads();
   }
-  for (int i = threadIdx.x; i < kZTokens * kTileColumns; i += kZThreads) {
-    const int row = i / kTileColumns, column = i % kTileColumns, in_batch = first_token + row;
+#pragma unroll
+  for (int i = 0; i < ResultScales::kRows; ++i) {
+    const int row = scales.row(i), in_batch = first_token + row, column = scales.column;
     if (in_batch >= args.tokens) continue;
-    float z = 0;
-    if (column < eights * 8) {
-      const PromptAdapterInput::Eight& eight = args.eight[first_eight + column / 8];
-      const int token = args.outputs ? args.outputs[in_batch] : in_batch, k = column % 8;
-      const core::AdapterUse use = args.uses[args.streams[token] * args.stream_adapters + eight.adapters[k]];
-      const float scale = args.positions[token] >= use.from ? use.scale * eight.factors[k] : 0;
-      const float limit = fminf(eight.limits[k] * args.largest, 65504);
-      z = scale == 0 ? 0 : fminf(fmaxf(scale * sums[row][column], -limit), limit); // 0 * infinity: NaN
-    }
+    const float scale = scales.scale[i],
+                z = scale == 0 ? 0 : fminf(fmaxf(scale * sums[row][column], -scales.limit), scales.limit);
     args.z[(int64_t{blockIdx.y} * args.token_rows + in_batch) * kTileColumns + (column / 8 ^ (in_batch & 7)) * 8 +
            column % 8] = __half_as_ushort(__float2half_rn(z));
   }
-}
-
-// In f16, eight values of B times 2^kWeightExponent, like weights.
-__device__ __forceinline__ uint4 scaled_as_weights(uint4 b) {
-  const auto scaled = [](uint32_t pair) {
-    const __half2 product = __hmul2(*reinterpret_cast<const __half2*>(&pair), __float2half2_rn(kWeightScale));
-    return *reinterpret_cast<const uint32_t*>(&product);
-  };
-  return {scaled(b.x), scaled(b.y), scaled(b.z), scaled(b.w)};
 }
 
 // A thread writes a piece of eight columns.
@@ -104,7 +118,7 @@ __global__ void __launch_bounds__(kThreads)
   if (row >= segment.rows) return;
   uint4 values = {};
   if (segment.b && column >= 0 && column < segment.columns)
-    values = scaled_as_weights(*reinterpret_cast<const uint4*>(segment.b + row * segment.pitch + column));
+    values = *reinterpret_cast<const uint4*>(segment.b + row * segment.pitch + column);
   const int to = segment.first + row * args.stride;
   reinterpret_cast<uint4*>(
       args.out)[(int64_t{piece / kPieces} * args.out_rows + to) * kPieces + (piece % kPieces ^ (to & 7))] = values;
@@ -118,7 +132,7 @@ __global__ void limit_kernel(const uint16_t* a, int64_t cols, const float* facto
   float sum = 0;
   for (int64_t i = threadIdx.x; i < cols; i += kThreads) sum += magnitude(a[blockIdx.x * cols + i]);
   sum = block_sum(sum, scratch);
-  if (threadIdx.x == 0) limits[blockIdx.x] = kMostPromptScale * fabsf(factors[blockIdx.x]) * sum;
+  if (threadIdx.x == 0) limits[blockIdx.x] = kMostPromptScale * kWeightScale * fabsf(factors[blockIdx.x]) * sum;
 }
 
 // One block.
@@ -136,7 +150,7 @@ __global__ void bound_kernel(const uint16_t* b, int64_t rows, int64_t stride, in
   __syncthreads();
   if (threadIdx.x > 0) return;
   for (const float other : scratch) largest = fmaxf(largest, other);
-  bound->row_sum += largest;
+  bound->row_sum += largest / kWeightScale;
 }
 
 } // namespace
@@ -147,9 +161,14 @@ void launch_prompt_adapter_input(const Launch& launch, std::span<const PromptAda
     for (int first = 0; first < adapter.args.padded; first += 8)
       input.eight[input.eights++] = {adapter.a + int64_t{first} * input.cols, adapter.factors + first,
                                      adapter.limits + first, adapter.args.adapters + first};
-  const auto blocks = static_cast<unsigned>((input.tokens + kZTokens - 1) / kZTokens),
-             tiles = static_cast<unsigned>(tiles_of(input.eights * 8));
-  launch(prompt_adapter_input_kernel, dim3(blocks, tiles), kZThreads, 0, input, launch.stamps());
+  const int eights = input.eights, tiles = static_cast<int>(tiles_of(eights * 8));
+  for (int i = eights; i < tiles * kTileEights; ++i) input.eight[i] = input.eight[eights - 1]; // read, not used
+  const dim3 blocks((input.tokens + kZTokens - 1) / kZTokens, tiles);
+  const auto with = [&](auto kernel) { launch(kernel, blocks, kZThreads, 0, input, launch.stamps()); };
+  if (eights <= 2) return with(prompt_adapter_input_kernel<2>);
+  if (eights <= 4) return with(prompt_adapter_input_kernel<4>);
+  if (eights <= 6) return with(prompt_adapter_input_kernel<6>);
+  with(prompt_adapter_input_kernel<kTileEights>);
 }
 
 void launch_prompt_adapter_weights(const Launch& launch, const PromptAdapterWeights& weights) {

@@ -157,21 +157,21 @@ std::vector<std::vector<TypeChoice>> measure_choices(const Requantization& plan,
       const gguf::TensorInfo info{std::string(source.name()), type, source.dims()};
       if (source.is_planar() || info.bytes() < source.bytes()) choices.push_back({type, info.bytes(), 0});
     }
-    Sensitivity sensitivity;
+    Sensitivity of_tensor;
     for (size_t p = 0; p < sensitivities.size(); ++p) {
       // One is the same at all losses.
       const double at =
           sensitivities.size() == 1 ? 0 : loss.in(models::fitting_type(search.probes[p].type, source.cols()), encode);
-      sensitivity.points.emplace_back(at, sensitivities[p][i]);
+      of_tensor.points.emplace_back(at, sensitivities[p][i]);
     }
-    std::ranges::sort(sensitivity.points);
+    std::ranges::sort(of_tensor.points);
     // A sample has few rows, so threads share types, not rows.
     std::exception_ptr problem;
 #pragma omp parallel for schedule(dynamic)
     for (size_t c = given; c < choices.size(); ++c) {
       try {
         const double of_type = loss.in(choices[c].type, encode);
-        choices[c].loss = sensitivity.at(of_type) * of_type;
+        choices[c].loss = of_tensor.at(of_type) * of_type;
       } catch (...) {
 #pragma omp critical
         problem = std::current_exception();

@@ -70,7 +70,8 @@ void with(Models& models, const HttpRequest& request, const std::function<void(T
   if constexpr (std::is_same_v<std::remove_const_t<Takes>, Models>) {
     route(models);
   } else {
-    models.with(model_wanted(models, request), request.is_there, [&](ModelService& service) { route(service_as<Takes>(service)); });
+    models.with(model_wanted(models, request), request.is_there,
+                [&](ModelService& service) { route(service_as<Takes>(service)); });
   }
 }
 

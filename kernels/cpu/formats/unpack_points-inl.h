@@ -99,12 +99,19 @@ HWY_INLINE __m512i load_places(const Places& places) {
   return _mm512_load_si512(places.place);
 }
 
+// Up to eight levels, a byte each.
+template <int kCount>
+constexpr int64_t levels_plus_128(const int (&levels)[kCount]) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < kCount; ++i) bytes |= static_cast<uint64_t>(128 + levels[i]) << (8 * i);
+  return static_cast<int64_t>(bytes);
+}
+
 // Codes + 128 of the 64 weights from 64 j, of 32 points with 2 bits a weight.
 HWY_INLINE __m512i codes_of_words(__m512i words, int j) {
   static constexpr auto kCopies = byte_places([](int i) { return i / 8 * 2 + i % 2; });
   static constexpr auto kShifts = byte_places([](int i) { return i % 8 * 2; });
-  constexpr int kLevels =
-      (128 + quant::kIq2Levels[0]) | (128 + quant::kIq2Levels[1]) << 8 | (128 + quant::kIq2Levels[2]) << 16;
+  constexpr auto kLevels = static_cast<int>(levels_plus_128(quant::kIq2Levels));
   const __m512i from = _mm512_or_si512(load_places(kCopies), _mm512_set1_epi8(static_cast<char>(16 * j)));
   const __m512i fields = _mm512_multishift_epi64_epi8(load_places(kShifts), _mm512_permutexvar_epi8(from, words));
   return _mm512_permutexvar_epi8(fields, _mm512_set1_epi32(kLevels));
@@ -191,8 +198,8 @@ struct Unpacker<quant::IQ3_XXS> {
                                look_up_bytes<256>(kIq3XxsBytes.high, q, above));
     const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b->signs_scale));
     const Signs signs = even_signs_of_words(words);
-    constexpr int64_t kLevels = 0x3e342c241c140c04; // kIq3XxsLevels
-    const __m512i levels = plus_128(_mm512_set1_epi64(kLevels));
+    constexpr int64_t kLevels = levels_plus_128(quant::kIq3XxsLevels);
+    const __m512i levels = _mm512_set1_epi64(kLevels);
     HWY_UNROLL(4)
     for (int j = 0; j < 4; ++j)
       out.code[j].raw = with_signs(_mm512_permutexvar_epi8(points.fields(j), levels), signs.of[j]);

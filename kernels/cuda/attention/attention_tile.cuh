@@ -141,7 +141,8 @@ struct AttentionBlock {
     const uint32_t token = first_token + token_of(row), at = (kv_head * group + head_of(row)) * width.get() + column;
     auto* halves = reinterpret_cast<__half*>(args.out_half);
     if (args.half_layout == HalfLayout::wide)
-      return halves + wide_place(args.tokens, args.half_tile.by, args.half_tile.quotient(static_cast<int>(token)), token, at);
+      return halves +
+             wide_place(args.tokens, args.half_tile.by, args.half_tile.quotient(static_cast<int>(token)), token, at);
     return halves + interleaved_place(args.tokens, token, at / 8) * 8 + interleaved_column(at % 8);
   }
   // Four columns of a finished row, for the next product as f16, too.

@@ -74,22 +74,13 @@ __global__ void __launch_bounds__(kZThreads)
       const PromptAdapterInput::Eight& eight = args.eight[first_eight + column / 8];
       const int token = args.outputs ? args.outputs[in_batch] : in_batch, k = column % 8;
       const core::AdapterUse use = args.uses[args.streams[token] * args.stream_adapters + eight.adapters[k]];
-      const float scale = args.positions[token] >= use.from ? use.scale * eight.factors[k] : 0;
+      const float scale = args.positions[token] >= use.from ? use.scale * eight.factors[k] * kWeightScale : 0;
       const float limit = fminf(eight.limits[k] * args.largest, 65504);
       z = scale == 0 ? 0 : fminf(fmaxf(scale * sums[row][column], -limit), limit); // 0 * infinity: NaN
     }
     args.z[(int64_t{blockIdx.y} * args.token_rows + in_batch) * kTileColumns + (column / 8 ^ (in_batch & 7)) * 8 +
            column % 8] = __half_as_ushort(__float2half_rn(z));
   }
-}
-
-// In f16, eight values of B times 2^kWeightExponent, like weights.
-__device__ __forceinline__ uint4 scaled_as_weights(uint4 b) {
-  const auto scaled = [](uint32_t pair) {
-    const __half2 product = __hmul2(*reinterpret_cast<const __half2*>(&pair), __float2half2_rn(kWeightScale));
-    return *reinterpret_cast<const uint32_t*>(&product);
-  };
-  return {scaled(b.x), scaled(b.y), scaled(b.z), scaled(b.w)};
 }
 
 // A thread writes a piece of eight columns.
@@ -104,7 +95,7 @@ __global__ void __launch_bounds__(kThreads)
   if (row >= segment.rows) return;
   uint4 values = {};
   if (segment.b && column >= 0 && column < segment.columns)
-    values = scaled_as_weights(*reinterpret_cast<const uint4*>(segment.b + row * segment.pitch + column));
+    values = *reinterpret_cast<const uint4*>(segment.b + row * segment.pitch + column);
   const int to = segment.first + row * args.stride;
   reinterpret_cast<uint4*>(
       args.out)[(int64_t{piece / kPieces} * args.out_rows + to) * kPieces + (piece % kPieces ^ (to & 7))] = values;
@@ -118,7 +109,7 @@ __global__ void limit_kernel(const uint16_t* a, int64_t cols, const float* facto
   float sum = 0;
   for (int64_t i = threadIdx.x; i < cols; i += kThreads) sum += magnitude(a[blockIdx.x * cols + i]);
   sum = block_sum(sum, scratch);
-  if (threadIdx.x == 0) limits[blockIdx.x] = kMostPromptScale * fabsf(factors[blockIdx.x]) * sum;
+  if (threadIdx.x == 0) limits[blockIdx.x] = kMostPromptScale * kWeightScale * fabsf(factors[blockIdx.x]) * sum;
 }
 
 // One block.
@@ -136,7 +127,7 @@ __global__ void bound_kernel(const uint16_t* b, int64_t rows, int64_t stride, in
   __syncthreads();
   if (threadIdx.x > 0) return;
   for (const float other : scratch) largest = fmaxf(largest, other);
-  bound->row_sum += largest;
+  bound->row_sum += largest / kWeightScale;
 }
 
 } // namespace

@@ -1,5 +1,8 @@
 // LoRA adapters in prompt products: [W | B] [x ; z] with z = scale * (A x), in more column tiles of both operands
 // (prompt_product.h). Magnitudes of z are limited, so that results stay within their bounds (product_bound.h).
+//
+// W is multiplied by 2^kWeightExponent. B is not, but z is: B's largest values are just below 2^15 (pack_adapter.cu), so
+// that B times 2^kWeightExponent would exceed f16.
 #pragma once
 
 #include "kernels/cuda/gemm/product_bound.h"

@@ -218,7 +218,7 @@ struct AttentionArgs {
   // launch_prompt_attention: tiles.
   uint16_t* out_half = nullptr;
   HalfLayout half_layout = HalfLayout::interleaved;
-  Divisor half_tile; // rows of HalfLayout::wide's tiles
+  Divisor half_tile;           // rows of HalfLayout::wide's tiles
   int8_t* exponents = nullptr; // [tokens]
   const int32_t* positions;
   const int32_t* streams;

@@ -127,7 +127,7 @@ struct FourBitPoints {
     word[0] = _mm512_unpacklo_epi8(low, high);
     word[1] = _mm512_unpackhi_epi8(low, high);
   }
-  // Of the 64 weights from 64 j; upper bits are of the next weight.
+  // The 64 weights from 64 j; upper bits belong to the next weight.
   HWY_INLINE __m512i fields(int j) const {
     static constexpr auto kCopies = byte_places([](int i) { return i / 8 * 4 + i % 4; });
     static constexpr auto kShifts = byte_places([](int i) { return i % 8 * 4; });
@@ -150,7 +150,7 @@ HWY_INLINE Signs even_signs(__m256i sevens) {
   _mm256_store_si256(reinterpret_cast<__m256i*>(signs.of), _mm256_ternarylogic_epi64(last, odd, sevens, 0xca));
   return signs;
 }
-// Of eight words with four times seven signs.
+// Signs of eight words that have four times seven.
 HWY_INLINE Signs even_signs_of_words(__m256i words) {
   const __m256i shifts = _mm256_set1_epi64x(0x352e2720150e0700);
   return even_signs(_mm256_multishift_epi64_epi8(shifts, words));

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/exchange/packets.h"
-#include "kernels/cuda/products/half_layout.h"
+#include "kernels/cuda/products/cuts.h"
 
 #include <cstdint>
 
@@ -13,9 +13,9 @@ namespace ridge::kernels::cuda {
 // tile: lane 4 t + p has token t, columns 2 p and 2 p + 1 of each eight.
 inline constexpr int kGroupTokens = 8, kUnitColumns = 32, kUnitEights = 32;
 
-inline constexpr int64_t kMostRowsInPieces = 512; // fewer rows are summed by all ranks
+// Products of so many rows are prompt products on several GPUs (plan/candidates.cpp).
 constexpr bool summed_by_tokens(int64_t rows, int64_t width) {
-  return rows > kMostRowsInPieces && width % kUnitColumns == 0 && width >= 512;
+  return rows > kMaxDividedTokens && width % kUnitColumns == 0 && width >= 512;
 }
 constexpr int64_t token_groups(int64_t rows) { return (rows + kGroupTokens - 1) / kGroupTokens; }
 

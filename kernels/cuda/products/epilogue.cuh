@@ -20,7 +20,6 @@ class RowEpilogue {
       : segment_(segment), residual_(product.residual), row_(row), bias_(bias_of(segment, row, expert)),
         up_bias_(gated ? bias_of(product.segment[1], row, expert) : 0) {}
 
-  __device__ __forceinline__ bool is_row() const { return row_ < segment_.rows; }
   __device__ __forceinline__ void write(int64_t token, float sum) const { store(token, sum + bias_); }
   __device__ __forceinline__ void write(int64_t token, float gate, float up, const FusedGlu& glu) const {
     store(token, glu(gate + bias_, up + up_bias_));
@@ -28,7 +27,7 @@ class RowEpilogue {
 
  private:
   __device__ __forceinline__ void store(int64_t token, float value) const {
-    if (!is_row()) return;
+    if (row_ >= segment_.rows) return;
     const int64_t at = token * segment_.rows + row_;
     segment_.out[at] = residual_ ? value + residual_[at] : value;
   }

@@ -82,6 +82,21 @@ TEST_CASE("candidates: every chip reads weights once for a token, and shares the
   }
 }
 
+TEST_CASE("candidates: Hopper decodes weights into registers for prompts of up to 1,536 tokens, into memory for more") {
+  const Setting setting = on_chip(known_chip("H200"));
+  for (const auto& [tokens, way] : std::map<int64_t, ProductKernel>{{200, ProductKernel::wide},
+                                                                    {512, ProductKernel::wide},
+                                                                    {1024, ProductKernel::wide},
+                                                                    {1536, ProductKernel::wide},
+                                                                    {1537, ProductKernel::prompt},
+                                                                    {2048, ProductKernel::prompt}}) {
+    CAPTURE(tokens);
+    std::vector<ProductKernel> ways = ways_of(setting, tokens);
+    ways.pop_back(); // of one row
+    CHECK(ways == std::vector(4, way));
+  }
+}
+
 TEST_CASE("candidates: what a way takes on this GPU is taken into account") {
   Setting setting(one_layer());
   const ProductChoice usual = setting.plan(8, 8).products[2].choice;

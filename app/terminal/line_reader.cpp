@@ -114,9 +114,9 @@ class LineReader::Editor {
     newline_ = false;
     drawn_width_ = 0;
     pastes_.clear();
+    el_set(edit_, EL_PREP_TERM, 1); // raw mode before the prompt: early keys must bypass the line discipline
+    HiddenKeys::keep();
     hidden_keys_.reset();
-    el_set(edit_, EL_PREP_TERM,
-           1); // raw mode before the prompt: early keys must bypass the line discipline
     bracketed_paste(true);
     int count = 0;
     errno = 0;

@@ -188,11 +188,12 @@ engine::LoadSteps load_on_terminal() {
 HiddenKeys::HiddenKeys() {
   if (::tcgetattr(STDIN_FILENO, &shown_keys) != 0) return;
   termios hidden = shown_keys;
-  hidden.c_lflag &= ~static_cast<tcflag_t>(ECHO);
+  hidden.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON);
   keys_hidden = ::tcsetattr(STDIN_FILENO, TCSANOW, &hidden) == 0;
 }
 
 HiddenKeys::~HiddenKeys() { show_keys(); }
+void HiddenKeys::keep() { keys_hidden = false; }
 
 InterruptFlag::InterruptFlag() {
   interrupted = false;

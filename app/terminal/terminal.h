@@ -77,12 +77,14 @@ class Progress {
 
 engine::LoadSteps load_on_terminal();
 
-// The terminal does not show keys that are typed while this exists; the next prompt reads and shows them. Nothing where
-// stdin is no terminal. Only one at a time.
+// The terminal does not show keys that are typed while this exists; the next prompt reads and shows them. The terminal
+// passes them on as typed: in its line mode Ctrl-D would become a null character for a prompt that reads keys. Nothing
+// where stdin is no terminal. Only one at a time.
 class HiddenKeys {
  public:
   HiddenKeys();
   ~HiddenKeys();
+  static void keep(); // leaves the terminal as it is: other settings have replaced these
   HiddenKeys(const HiddenKeys&) = delete;
   HiddenKeys& operator=(const HiddenKeys&) = delete;
 };

@@ -131,6 +131,17 @@ TEST_CASE("keys typed during an answer are not shown in it, and the terminal is 
   CHECK(chat.shows_keys());
 }
 
+TEST_CASE("Ctrl-D typed during an answer leaves behind it") {
+  Terminal chat(chat_args({"-n", "3000", "--ignore-eos", "-c", "8192"}), environment());
+  REQUIRE(chat.expect("> "));
+  chat.type("go on\r");
+  REQUIRE(chat.expect("\033[?2004l"));
+  REQUIRE(chat.expect_more());
+  chat.type(kEndOfInput);
+  CHECK(chat.expect("· context "));
+  CHECK(chat.exit_status() == 0);
+}
+
 TEST_CASE("Ctrl-C between a message and its answer stops the answer, and no later one") {
   ridge::api::GenerateRequest request;
   request.sampling.grammar = "root ::= [a-z]{8}";

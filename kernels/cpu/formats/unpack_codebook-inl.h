@@ -71,6 +71,16 @@ HWY_INLINE __m512i sixteen_nibbles(const uint8_t* p) {
 #endif
 }
 
+HWY_INLINE __m512 scales_of(const quant::IQ3_XXS& b) {
+  const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b.signs_scale));
+  return scales_of(broadcast_half(b.d), twice_int(_mm512_castsi256_si512(_mm256_srli_epi32(words, 28))), 0.25f, 0.5f);
+}
+HWY_INLINE __m512 scales_of(const quant::IQ3_S& b) {
+  const __m512i shift = _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
+  const __m512i words = _mm512_set1_epi32(static_cast<int>(load32(b.scales)));
+  return scales_of(broadcast_half(b.d), _mm512_srlv_epi32(words, shift), 1.0f, 2.0f);
+}
+
 template <>
 struct Unpacker<quant::IQ2_S> {
   static constexpr int kBias = 128;
@@ -133,9 +143,7 @@ struct Unpacker<quant::IQ3_XXS> {
       const uint16_t* bits = b->signs_scale + 4 * j;
       out.code[j].raw = signed_plus_128(codes, even_signs(load32(bits), load32(bits + 2)));
     }
-    const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b->signs_scale));
-    out.scale[0].raw =
-        scales_of(broadcast_half(b->d), twice_int(_mm512_castsi256_si512(_mm256_srli_epi32(words, 28))), 0.25f, 0.5f);
+    out.scale[0].raw = scales_of(*b);
   }
 };
 
@@ -151,9 +159,7 @@ struct Unpacker<quant::IQ3_S> {
           sixteen_points(quant::kIq3SCodebook, [&](int i) HWY_ATTR { return q[i] | (ninth >> i & 1) << 8; });
       out.code[j].raw = signed_plus_128(codes, load64(b->signs + 8 * j));
     }
-    const __m512i shift = _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
-    const __m512i words = _mm512_set1_epi32(static_cast<int>(load32(b->scales)));
-    out.scale[0].raw = scales_of(broadcast_half(b->d), _mm512_srlv_epi32(words, shift), 1.0f, 2.0f);
+    out.scale[0].raw = scales_of(*b);
   }
 };
 #endif // !RIDGE_BYTE_PERMUTATIONS

@@ -203,8 +203,7 @@ struct Unpacker<quant::IQ3_XXS> {
     HWY_UNROLL(4)
     for (int j = 0; j < 4; ++j)
       out.code[j].raw = with_signs(_mm512_permutexvar_epi8(points.fields(j), levels), signs.of[j]);
-    out.scale[0].raw =
-        scales_of(broadcast_half(b->d), twice_int(_mm512_castsi256_si512(_mm256_srli_epi32(words, 28))), 0.25f, 0.5f);
+    out.scale[0].raw = scales_of(*b);
   }
 };
 
@@ -221,9 +220,7 @@ struct Unpacker<quant::IQ3_S> {
       const __m512i codes = or_masked(points.fields(j), 15, _mm512_set1_epi8(static_cast<char>(0x80)));
       out.code[j].raw = with_signs(codes, load64(b->signs + 8 * j));
     }
-    const __m512i shift = _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
-    const __m512i words = _mm512_set1_epi32(static_cast<int>(load32(b->scales)));
-    out.scale[0].raw = scales_of(broadcast_half(b->d), _mm512_srlv_epi32(words, shift), 1.0f, 2.0f);
+    out.scale[0].raw = scales_of(*b);
   }
 };
 

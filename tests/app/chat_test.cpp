@@ -34,6 +34,13 @@ json saved(Terminal& chat, const std::string& name) {
   return json::parse(read_file(folder() / name))["messages"];
 }
 
+void begin_answer(Terminal& chat) {
+  REQUIRE(chat.expect("> "));
+  chat.type("go on\r");
+  REQUIRE(chat.expect("\033[?2004l"));
+  REQUIRE(chat.expect_more());
+}
+
 } // namespace
 
 TEST_CASE("a typed message is answered, with a status line, and Ctrl-D leaves") {
@@ -92,10 +99,7 @@ TEST_CASE("several lines become one message: continued, or pasted") {
 
 TEST_CASE("Ctrl-C stops the answer and not the program, and on an empty line it says how to leave") {
   Terminal chat(chat_args({"-n", "-1", "--ignore-eos", "-c", "200000"}), environment());
-  REQUIRE(chat.expect("> "));
-  chat.type("go on for ever\r");
-  REQUIRE(chat.expect("\033[?2004l"));
-  REQUIRE(chat.expect_more());
+  begin_answer(chat);
   chat.type(kInterrupt);
   CHECK(chat.expect("[stopped]"));
   REQUIRE(chat.expect("> "));
@@ -115,10 +119,7 @@ TEST_CASE("Ctrl-C stops the answer and not the program, and on an empty line it 
 
 TEST_CASE("keys typed during an answer are not shown in it, and the terminal is as before at the end") {
   Terminal chat(chat_args({"-n", "-1", "--ignore-eos", "-c", "200000"}), environment());
-  REQUIRE(chat.expect("> "));
-  chat.type("go on for ever\r");
-  REQUIRE(chat.expect("\033[?2004l"));
-  REQUIRE(chat.expect_more());
+  begin_answer(chat);
   chat.type("QQ@QQ");
   REQUIRE(chat.expect_more());
   CHECK_FALSE(chat.shows_keys());
@@ -133,10 +134,7 @@ TEST_CASE("keys typed during an answer are not shown in it, and the terminal is 
 
 TEST_CASE("Ctrl-D typed during an answer leaves behind it") {
   Terminal chat(chat_args({"-n", "3000", "--ignore-eos", "-c", "8192"}), environment());
-  REQUIRE(chat.expect("> "));
-  chat.type("go on\r");
-  REQUIRE(chat.expect("\033[?2004l"));
-  REQUIRE(chat.expect_more());
+  begin_answer(chat);
   chat.type(kEndOfInput);
   CHECK(chat.expect("· context "));
   CHECK(chat.exit_status() == 0);

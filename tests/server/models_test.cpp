@@ -174,7 +174,7 @@ TEST_CASE("a client that leaves before its model has room costs no other model i
       REQUIRE(leaving.request("POST /v1/completions", body.dump()));
       CHECK(tests::eventually("the request to wait", [&] { return waiting() == 1; }));
     }
-    CHECK(tests::eventually("nobody to wait", [&] { return waiting() == 0; }));
+    CHECK(tests::eventually("the abandoned request to leave the queue", [&] { return waiting() == 0; }));
     CHECK(endpoint.answers("a"));
   }
   CHECK(endpoint.loaded() == "a ");

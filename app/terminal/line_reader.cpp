@@ -115,7 +115,7 @@ class LineReader::Editor {
     drawn_width_ = 0;
     pastes_.clear();
     el_set(edit_, EL_PREP_TERM, 1); // raw mode before the prompt: early keys must bypass the line discipline
-    HiddenKeys::keep();
+    hidden_keys_->keep();
     hidden_keys_.reset();
     bracketed_paste(true);
     int count = 0;

@@ -84,7 +84,7 @@ class HiddenKeys {
  public:
   HiddenKeys();
   ~HiddenKeys();
-  static void keep(); // leaves the terminal as it is: other settings have replaced these
+  void keep(); // leaves the terminal as it is: other settings have replaced these
   HiddenKeys(const HiddenKeys&) = delete;
   HiddenKeys& operator=(const HiddenKeys&) = delete;
 };

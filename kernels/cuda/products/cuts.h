@@ -94,7 +94,7 @@ inline constexpr int kWideRingBytes = 192 << 10;
 inline constexpr int kWideSharedBytes = kWideRingBytes + 1024;
 inline constexpr int kWideStaticBytes = 3072; // barriers, WideTokens
 constexpr int wide_slots(int tile_tokens) { return kWideRingBytes / (kWideColumns * tile_tokens * 2); }
-inline constexpr int kMaxDividedTokens = 512; // with more, blocks do not divide columns: there are enough
+inline constexpr int kMaxDividedTokens = 512; // more tokens make enough blocks without dividing columns
 
 struct TileCut {
   int token_tiles = 1, row_tiles = 0;

@@ -64,20 +64,18 @@ inline std::vector<float> run(core::Executor& executor, const Steps& steps) {
   return all;
 }
 
-inline double worse(double worst, double error) { return error > worst || std::isnan(error) ? error : worst; }
-
 inline double worst_error(const MakeExecutor& make_executor, RandomProgram& model, const core::ExecutorConfig& config,
                           const std::vector<int32_t>& sizes) {
   const auto executor = make_executor(model.program, config);
   Naive naive(model.program, config.k_type, config.v_type);
-  double worst = 0;
+  WorstError worst;
   int32_t position = 0;
   for (int32_t size : sizes) {
     const Steps steps = consecutive(model, position, size);
     position += size;
-    worst = worse(worst, nmse(run(*executor, steps), naive.forward(steps.batch())));
+    worst.add(run(*executor, steps), naive.forward(steps.batch()));
   }
-  return worst;
+  return worst.nmse();
 }
 
 // Checks Program::hidden for each sum and norm.
@@ -109,7 +107,7 @@ inline void check_hidden_rows(const MakeExecutor& make_executor, RandomProgram& 
 
 // Two streams of at least 170 positions. Shorter texts must not see remains of longer ones.
 inline double worst_text_error(core::Executor& executor, RandomProgram& model) {
-  double worst = 0;
+  WorstError worst;
   for (const int32_t tokens : {170, 3, 1, 40}) {
     Naive naive(model.program, executor.config().k_type, executor.config().v_type);
     Steps steps = consecutive(model, 0, tokens);
@@ -120,9 +118,9 @@ inline double worst_text_error(core::Executor& executor, RandomProgram& model) {
       steps.streams.push_back(1);
       steps.outputs.push_back(tokens + static_cast<int32_t>(i));
     }
-    worst = worse(worst, nmse(run(executor, steps), naive.forward(steps.batch())));
+    worst.add(run(executor, steps), naive.forward(steps.batch()));
   }
-  return worst;
+  return worst.nmse();
 }
 
 // In one batch and token by token.
@@ -147,7 +145,7 @@ inline double worst_error_of_streams(const MakeExecutor& make_executor, RandomPr
   const auto together = make_executor(model.program, config);
   Naive naive(model.program, config.k_type, config.v_type);
   std::vector<int32_t> next(3, 0);
-  double worst = 0;
+  WorstError worst;
   for (int round = 0; round < 4; ++round) {
     Steps steps;
     for (int i = 0; i < 12; ++i) {
@@ -157,9 +155,9 @@ inline double worst_error_of_streams(const MakeExecutor& make_executor, RandomPr
       steps.positions.push_back(next[stream]++);
       if (model.integer(0, 1)) steps.outputs.push_back(i);
     }
-    worst = worse(worst, nmse(run(*together, steps), naive.forward(steps.batch())));
+    worst.add(run(*together, steps), naive.forward(steps.batch()));
   }
-  return worst;
+  return worst.nmse();
 }
 
 inline double worst_error_of_rings(const MakeExecutor& make_executor, RandomProgram& model,
@@ -168,10 +166,10 @@ inline double worst_error_of_rings(const MakeExecutor& make_executor, RandomProg
   const auto executor = make_executor(model.program, config);
   Naive naive(model.program, config.k_type, config.v_type);
   std::vector<int32_t> next(2, 0);
-  double worst = 0;
+  WorstError worst;
   const auto check = [&](const Steps& steps) {
     for (size_t i = 0; i < steps.tokens.size(); ++i) next[steps.streams[i]] = steps.positions[i] + 1;
-    worst = worse(worst, nmse(run(*executor, steps), naive.forward(steps.batch())));
+    worst.add(run(*executor, steps), naive.forward(steps.batch()));
   };
   constexpr int kTogether = 3;
   while (std::max(next[0], next[1]) + config.max_batch + kTogether <= config.context) {
@@ -188,7 +186,7 @@ inline double worst_error_of_rings(const MakeExecutor& make_executor, RandomProg
     }
     for (int32_t& at : next) at -= static_cast<int32_t>(std::min<int64_t>(at, model.integer(0, config.rewind_tokens)));
   }
-  return worst;
+  return worst.nmse();
 }
 
 // Compares a rewound stream with one that never continued.

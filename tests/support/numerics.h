@@ -47,16 +47,54 @@ class Share {
   int64_t parts_, next_;
 };
 
-// ‖a−b‖² / ‖b‖², with the reference b; NaN fails all bounds.
-inline double nmse(std::span<const float> a, std::span<const float> b) {
+struct Squares {
+  double error, norm; // ‖a−b‖², ‖b‖²
+};
+
+inline Squares squares(std::span<const float> a, std::span<const float> b) {
   REQUIRE(a.size() == b.size());
-  double error = 0, norm = 0;
+  Squares sum{};
   for (size_t i = 0; i < a.size(); ++i) {
     const double difference = static_cast<double>(a[i]) - b[i];
-    error += difference * difference;
-    norm += static_cast<double>(b[i]) * b[i];
+    sum.error += difference * difference;
+    sum.norm += static_cast<double>(b[i]) * b[i];
   }
-  return norm == 0 ? error : error / norm;
+  return sum;
 }
+
+// ‖a−b‖² / ‖b‖², with the reference b; NaN fails all bounds.
+inline double nmse(std::span<const float> a, std::span<const float> b) {
+  const Squares sum = squares(a, b);
+  return sum.norm == 0 ? sum.error : sum.error / sum.norm;
+}
+
+inline double worse(double worst, double error) { return error > worst || std::isnan(error) ? error : worst; }
+
+// The worst NMSE of several batches. Where a batch's terms cancel, rounding is as large as its values: its mean square
+// counts as at least a thousandth of the mean over all batches.
+class WorstError {
+ public:
+  void add(std::span<const float> a, std::span<const float> b) {
+    batches_.push_back({squares(a, b), static_cast<double>(b.size())});
+    norm_ += batches_.back().squares.norm;
+    values_ += batches_.back().values;
+  }
+  double nmse() const {
+    double worst = 0;
+    for (const auto& [sum, values] : batches_) {
+      const double norm = std::max(sum.norm, 1e-3 * values * norm_ / values_);
+      worst = worse(worst, norm == 0 ? sum.error : sum.error / norm);
+    }
+    return worst;
+  }
+
+ private:
+  struct Batch {
+    Squares squares;
+    double values;
+  };
+  std::vector<Batch> batches_;
+  double norm_ = 0, values_ = 0;
+};
 
 } // namespace ridge::tests

@@ -81,7 +81,7 @@ inline void make_placed_program(RandomProgram& m, const PlacedSetting& setting) 
 inline double placed_error(const MakeExecutor& make_executor, RandomProgram& m, const core::ExecutorConfig& config,
                            const PlacedSetting& setting, const std::vector<int64_t>& sizes) {
   const auto executor = make_executor(m.program, config);
-  double worst = 0;
+  WorstError worst;
   Naive naive(m.program, config.k_type, config.v_type);
   int64_t first = 0;
   for (const int64_t count : sizes) {
@@ -95,10 +95,10 @@ inline double placed_error(const MakeExecutor& make_executor, RandomProgram& m, 
       const std::span<const float> row = executor->logits(i);
       all.insert(all.end(), row.begin(), row.end());
     }
-    worst = worse(worst, nmse(all, naive.forward(placed.batch())));
+    worst.add(all, naive.forward(placed.batch()));
     if (setting.attention.causal) first += count;
   }
-  return worst;
+  return worst.nmse();
 }
 
 template <typename Check>

@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <barrier>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -139,11 +140,13 @@ TEST_CASE("prefix cache: conversations of many clients over few streams evaluate
         Scheduler scheduler(executor, executor.program, nullptr, settings_of(bytes));
         const Tokens system = some_tokens(seed, 60);
         std::atomic<int> wrong = 0;
+        std::barrier turns(6); // else one client after the other may finish, and none comes back to a stream of others
         std::vector<std::thread> clients;
         for (uint64_t client = 0; client < 6; ++client)
           clients.emplace_back([&, client] {
             Tokens conversation = system;
             for (uint64_t turn = 0; turn < 8; ++turn) {
+              turns.arrive_and_wait();
               conversation = joined(conversation, some_tokens(seed + client * 100 + turn, 20));
               const Tokens answer = rest(*submit(scheduler, conversation));
               if (answer != expected(conversation)) ++wrong;

@@ -71,7 +71,7 @@ double worst_adapted_error(RandomProgram& model) {
   uses.back() = {1.5f, 3};
   executor->set_adapters(1, uses);
   naive.set_adapters(1, uses);
-  double worst = 0;
+  tests::WorstError worst;
   int32_t positions[2] = {};
   const auto compare = [&](const std::vector<int32_t>& streams) {
     tests::Steps steps;
@@ -82,12 +82,12 @@ double worst_adapted_error(RandomProgram& model) {
       steps.streams.push_back(stream);
       steps.outputs.push_back(static_cast<int32_t>(steps.outputs.size()));
     }
-    worst = tests::worse(worst, tests::nmse(tests::run(*executor, steps), naive.forward(steps.batch())));
+    worst.add(tests::run(*executor, steps), naive.forward(steps.batch()));
   };
   for (const std::vector<int32_t>& streams :
        std::vector<std::vector<int32_t>>{{0}, {1}, {0, 1}, {1, 1}, {0, 0, 1, 1}, {1}, {0, 1}, {0, 0}, {0}})
     compare(streams);
-  return worst;
+  return worst.nmse();
 }
 
 } // namespace

@@ -39,12 +39,12 @@ double worst_error_of_parts(RandomProgram& model, const core::ExecutorConfig& co
   const auto executor = tests::make_executor(model.program, config);
   tests::Naive naive(model.program, config.k_type, config.v_type);
   std::vector<int32_t> next(config.streams);
-  double worst = 0;
+  tests::WorstError worst;
   for (const std::vector<Part>& parts : batches) {
     const Steps steps = next_of(model, next, parts);
-    worst = tests::worse(worst, tests::nmse(tests::run(*executor, steps), naive.forward(steps.batch())));
+    worst.add(tests::run(*executor, steps), naive.forward(steps.batch()));
   }
-  return worst;
+  return worst.nmse();
 }
 
 } // namespace

@@ -7,13 +7,19 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cctype>
 
 namespace ridge::quant {
 namespace {
 
 RIDGE_CLONES void decode_halves(const uint16_t* halves, int64_t weights, float* out) {
-  for (int64_t i = 0; i < weights; ++i) out[i] = core::f32_from_f16(halves[i]);
+  for (int64_t i = 0; i < weights; ++i) { // core::f32_from_f16 without its branch, which keeps it from being vectorized
+    const uint32_t magnitude = static_cast<uint32_t>(halves[i] & 0x7fff) << 13, sign = halves[i] & 0x8000u;
+    const uint32_t special = (halves[i] & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;
+    out[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f) | special |
+                                  sign << 16);
+  }
 }
 
 template <typename Format>

@@ -14,24 +14,26 @@ RIDGE_LANES_BEGIN
 template <int kWeights>
 struct Block {
   Lanes x[kWeights], w[kWeights];
+  LanesMask equal; // importance of all weights, which is 1 then
   Lanes unit;
   Lanes code[kWeights];
   Lanes scale[16], min[16];
   Lanes d, m; // in the weights' units; see Parts
 
   RIDGE_LANES_FN void normalize() {
-    Lanes largest(0.0f), heaviest(0.0f);
+    Lanes largest(0.0f), heaviest = w[0], lightest = w[0];
     for (int i = 0; i < kWeights; ++i) {
       largest = max(largest, abs(x[i]));
       heaviest = max(heaviest, w[i]);
+      lightest = select(w[i] < lightest, w[i], lightest);
     }
     unit = power(largest);
     const Lanes per_unit = Lanes(1.0f) / unit, per_weight = Lanes(1.0f) / power(heaviest);
-    const auto unweighted = heaviest == Lanes(0.0f);
+    equal = heaviest == lightest;
     for (int i = 0; i < kWeights; ++i) {
       x[i] = x[i] * per_unit;
       // At least a millionth, so that no group's total is 0.
-      w[i] = select(unweighted, Lanes(1.0f), max(w[i] * per_weight, Lanes(0x1p-20f)));
+      w[i] = select(equal, Lanes(1.0f), max(w[i] * per_weight, Lanes(0x1p-20f)));
     }
   }
 

@@ -18,6 +18,8 @@
 #define RIDGE_LANES_BEGIN namespace ridge::quant::device {
 #define RIDGE_LANES_END }
 #define RIDGE_LANES_FN __device__ inline
+#undef RIDGE_LANES_UNROLL
+#define RIDGE_LANES_UNROLL
 
 RIDGE_LANES_BEGIN
 
@@ -32,6 +34,11 @@ __device__ inline float max(float a, float b) { return a > b ? a : b; }
 __device__ inline float abs(float a) { return fabsf(a); }
 __device__ inline float round(float a) { return rintf(a); }
 __device__ inline float floor_power_of_two(float a) { return __uint_as_float(__float_as_uint(a) & 0x7f800000u); }
+
+using LanesInt = int;
+__device__ inline bool all(bool a) { return a; }
+__device__ inline bool any(bool a) { return a; }
+__device__ inline float to_float(int a) { return static_cast<float>(a); }
 
 // On CUDA in shared memory, one bank per thread: the tables of a multiprocessor would not fit its cache. Blocks have
 // kTableThreads threads and room for all tables used together.
@@ -61,6 +68,8 @@ RIDGE_LANES_END
   }                                                                                                                    \
   HWY_AFTER_NAMESPACE();
 #define RIDGE_LANES_FN inline
+#undef RIDGE_LANES_UNROLL
+#define RIDGE_LANES_UNROLL HWY_UNROLL(8)
 
 RIDGE_LANES_BEGIN
 
@@ -100,6 +109,19 @@ struct LanesTable {
   HWY_INLINE Lanes operator[](int i) const { return entry[i]; }
 };
 
+using IntTag = hn::Rebind<int32_t, FloatTag>;
+inline constexpr IntTag kI;
+struct LanesInt {
+  hn::Vec<IntTag> v;
+
+  LanesInt() = default;
+  HWY_INLINE LanesInt(int32_t value) : v(hn::Set(kI, value)) {}
+  HWY_INLINE LanesInt(hn::Vec<IntTag> v) : v(v) {}
+};
+HWY_INLINE bool all(LanesMask a) { return hn::AllTrue(kF, a); }
+HWY_INLINE bool any(LanesMask a) { return !hn::AllFalse(kF, a); }
+HWY_INLINE Lanes to_float(LanesInt a) { return hn::ConvertTo(kF, a.v); }
+
 HWY_INLINE LanesMask both(LanesMask a, LanesMask b) { return hn::And(a, b); }
 HWY_INLINE Lanes min(Lanes a, Lanes b) { return hn::Min(a.v, b.v); }
 HWY_INLINE Lanes max(Lanes a, Lanes b) { return hn::Max(a.v, b.v); }
@@ -119,6 +141,59 @@ RIDGE_LANES_END
 #endif
 
 RIDGE_LANES_BEGIN
+
+// Two integers of 16 bits per lane.
+#if defined(__CUDACC__) || HWY_TARGET == HWY_SCALAR
+struct Pairs {
+  int a, b;
+
+  RIDGE_LANES_FN friend Pairs operator-(Pairs x, Pairs y) { return {x.a - y.a, x.b - y.b}; }
+  RIDGE_LANES_FN friend Pairs operator+(Pairs x, Pairs y) { return {x.a + y.a, x.b + y.b}; }
+};
+#ifdef __CUDACC__
+RIDGE_LANES_FN int raw(int a) { return a; }
+RIDGE_LANES_FN int integer(float a) { return static_cast<int>(a); }
+#else
+RIDGE_LANES_FN int raw(LanesInt a) { return hn::GetLane(a.v); }
+RIDGE_LANES_FN int integer(Lanes a) { return static_cast<int>(hn::GetLane(a.v)); }
+#endif
+RIDGE_LANES_FN Pairs pairs(Lanes a, Lanes b) { return {integer(a), integer(b)}; } // of whole numbers
+RIDGE_LANES_FN Pairs both_of(int a) { return {a, a}; }
+// x * y / 2^15, rounded; halves upwards.
+RIDGE_LANES_FN Pairs scaled(Pairs x, Pairs y) { return {(x.a * y.a + 0x4000) >> 15, (x.b * y.b + 0x4000) >> 15}; }
+RIDGE_LANES_FN int least(int x, int y) { return x < y ? x : y; }
+RIDGE_LANES_FN int most(int x, int y) { return x > y ? x : y; }
+RIDGE_LANES_FN Pairs min(Pairs x, Pairs y) { return {least(x.a, y.a), least(x.b, y.b)}; }
+RIDGE_LANES_FN Pairs max(Pairs x, Pairs y) { return {most(x.a, y.a), most(x.b, y.b)}; }
+RIDGE_LANES_FN LanesInt add_products(LanesInt sum, Pairs x, Pairs y) { return raw(sum) + x.a * y.a + x.b * y.b; }
+#else
+using ShortTag = hn::Repartition<int16_t, FloatTag>;
+struct Pairs {
+  hn::Vec<ShortTag> v;
+
+  friend HWY_INLINE Pairs operator-(Pairs x, Pairs y) { return {hn::Sub(x.v, y.v)}; }
+  friend HWY_INLINE Pairs operator+(Pairs x, Pairs y) { return {hn::Add(x.v, y.v)}; }
+};
+HWY_INLINE Pairs pairs(Lanes a, Lanes b) { // of whole numbers
+  const auto low = hn::And(hn::ConvertTo(kI, a.v), hn::Set(kI, 0xffff));
+  return {hn::BitCast(ShortTag(), hn::Or(low, hn::ShiftLeft<16>(hn::ConvertTo(kI, b.v))))};
+}
+HWY_INLINE Pairs both_of(int a) { return {hn::Set(ShortTag(), static_cast<int16_t>(a))}; }
+// x * y / 2^15, rounded; halves upwards.
+HWY_INLINE Pairs scaled(Pairs x, Pairs y) { return {hn::MulFixedPoint15(x.v, y.v)}; }
+HWY_INLINE Pairs min(Pairs x, Pairs y) { return {hn::Min(x.v, y.v)}; }
+HWY_INLINE Pairs max(Pairs x, Pairs y) { return {hn::Max(x.v, y.v)}; }
+HWY_INLINE LanesInt add_products(LanesInt sum, Pairs x, Pairs y) {
+#if HWY_TARGET == HWY_NEON // Highway's would mix lanes
+  const int32x4_t low = vmull_s16(vget_low_s16(x.v.raw), vget_low_s16(y.v.raw));
+  sum.v.raw = vaddq_s32(sum.v.raw, vpaddq_s32(low, vmull_high_s16(x.v.raw, y.v.raw)));
+  return sum;
+#else
+  auto unused = hn::Zero(kI);
+  return hn::ReorderWidenMulAccumulate(kI, x.v, y.v, sum.v, unused);
+#endif
+}
+#endif
 
 RIDGE_LANES_FN Lanes clamp(Lanes a, Lanes low, Lanes high) { return min(max(a, low), high); }
 

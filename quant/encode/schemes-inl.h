@@ -14,7 +14,7 @@ RIDGE_LANES_BEGIN
 // Eight-bit codes need no lengthening.
 template <typename Format, typename Codes, bool kLengthen = true>
 RIDGE_LANES_FN void search_scale(Block<Format::kWeights>& b, const Starts& starts) {
-  const Fit fit = fit_scale<Codes, Format::kWeights>(b.x, b.w, starts);
+  const Fit fit = fit_scale<Codes, Format::kWeights>(b.x, b.w, starts, b.equal);
   Lanes scale = fit.scale;
   if constexpr (kLengthen) scale = scale * b.lengthen(0, Format::kWeights, fit.gained);
   scale = b.to_f16(scale);
@@ -26,7 +26,7 @@ template <typename Format, int kTop>
 RIDGE_LANES_FN void search_scale_offset(Block<Format::kWeights>& b, const Clips& clips) {
   constexpr int kWeights = Format::kWeights;
   const Constants constants = b.constants(0, kWeights);
-  const FitMin fit = fit_scale_min<kTop, kWeights, false>(b.x, b.w, constants, clips);
+  const FitMin fit = fit_scale_min<kTop, kWeights, false>(b.x, b.w, constants, clips, b.equal);
   const Lanes factor = b.lengthen(0, kWeights, fit.gained);
   const Lanes scale = b.to_f16(fit.best.scale * factor), low = b.to_f16(fit.best.min * factor);
   b.d = scale * b.unit;
@@ -57,7 +57,7 @@ RIDGE_LANES_FN void search_float_scales(Block<Format::kWeights>& b, const Starts
   const Lanes per_unit = Lanes(1.0f) / b.unit;
   for (int g = 0; g < Format::kWeights / kGroup; ++g) {
     const Lanes *x = b.x + g * kGroup, *w = b.w + g * kGroup;
-    const Fit fit = fit_scale<Codes, kGroup>(x, w, starts);
+    const Fit fit = fit_scale<Codes, kGroup>(x, w, starts, b.equal);
     const Lanes free_scale = abs(fit.scale) * b.lengthen(g * kGroup, kGroup, fit.gained);
     Lanes best(0.0f), best_gain(-1e30f);
     for (int i = 0; i < Scales::kTries; ++i) {
@@ -94,7 +94,7 @@ RIDGE_LANES_FN void search_group_scales(Block<Format::kWeights>& b, const Starts
   constexpr int kGroup = Format::kScaleWeights, kGroups = Format::kWeights / kGroup;
   Lanes free_scale[kGroups], largest(0.0f);
   for (int g = 0; g < kGroups; ++g) {
-    const Fit fit = fit_scale<Codes, kGroup>(b.x + g * kGroup, b.w + g * kGroup, starts);
+    const Fit fit = fit_scale<Codes, kGroup>(b.x + g * kGroup, b.w + g * kGroup, starts, b.equal);
     free_scale[g] = fit.scale * b.lengthen(g * kGroup, kGroup, fit.gained);
     largest = select(abs(free_scale[g]) > abs(largest), free_scale[g], largest);
   }
@@ -140,7 +140,8 @@ RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Cl
   Constants constants[kGroups];
   for (int g = 0; g < kGroups; ++g) {
     constants[g] = b.constants(g * kGroup, kGroup);
-    const FitMin fit = fit_scale_min<kTop, kGroup, true>(b.x + g * kGroup, b.w + g * kGroup, constants[g], clips);
+    const FitMin fit =
+        fit_scale_min<kTop, kGroup, true>(b.x + g * kGroup, b.w + g * kGroup, constants[g], clips, b.equal);
     const Lanes factor = b.lengthen(g * kGroup, kGroup, fit.gained);
     constants[g].x = constants[g].x * factor;
     free_scale[g] = fit.best.scale * factor;
@@ -213,20 +214,23 @@ RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Cl
     static RIDGE_LANES_FN void search(Block<Format::kWeights>& b) { __VA_ARGS__; }                                     \
   };
 
-RIDGE_SCHEME(Q4_0, search_scale<Q4_0, Integers<-8, 7>>(b, {16, 5.8f, 1.04f, true}))
-RIDGE_SCHEME(Q5_0, search_scale<Q5_0, Integers<-16, 15>>(b, {16, 12.5f, 1.025f, true}))
-RIDGE_SCHEME(Q8_0, search_scale<Q8_0, Integers<-127, 127>, false>(b, {30, 119.0f, 1.003f, false, 1}))
+RIDGE_SCHEME(Q4_0, search_scale<Q4_0, Integers<-8, 7>>(b, {16, 5.8f, 1.04f, true, 2, {16, 186, 10}}))
+RIDGE_SCHEME(Q5_0, search_scale<Q5_0, Integers<-16, 15>>(b, {16, 12.5f, 1.025f, true, 2, {20, 400, 10}}))
+RIDGE_SCHEME(Q8_0, search_scale<Q8_0, Integers<-127, 127>, false>(b, {30, 119.0f, 1.003f, false, 1, {20, 472, 2}}))
 RIDGE_SCHEME(IQ4_NL, search_scale<IQ4_NL, LevelCodes>(b, {12, -95.0f, 1.05f, true}))
 RIDGE_SCHEME(TQ1_0, search_scale<TQ1_0, Integers<-1, 1>>(b, {40, 0.7f, 1.11f, false, 3}))
 RIDGE_SCHEME(TQ2_0, search_scale<TQ2_0, Integers<-1, 1>>(b, {40, 0.7f, 1.11f, false, 3}))
 RIDGE_SCHEME(Q2_0, search_scale<Q2_0, Integers<-1, 2>>(b, {40, 0.7f, 1.11f, true, 3}))
 RIDGE_SCHEME(Q1_0, search_scale<Q1_0, SignCodes>(b, {1, 1.0f, 1.0f, false, 0}))
-RIDGE_SCHEME(Q4_1, search_scale_offset<Q4_1, 15>(b, {9, -0.045f, 0.015f}))
-RIDGE_SCHEME(Q5_1, search_scale_offset<Q5_1, 31>(b, {9, -0.032f, 0.008f}))
+RIDGE_SCHEME(Q4_1, search_scale_offset<Q4_1, 15>(b, {9, -0.045f, 0.015f, 3, {6, -0.056f, 0.026f}}))
+RIDGE_SCHEME(Q5_1, search_scale_offset<Q5_1, 31>(b, {9, -0.032f, 0.008f, 3, {7, -0.034f, 0.0125f}}))
 RIDGE_SCHEME(MXFP4, search_float_scales<MXFP4, FloatCodes, PowerOfTwoScales>(b, {6, 10.0f, 1.1f, false}))
 RIDGE_SCHEME(NVFP4, search_float_scales<NVFP4, FloatCodes, E4M3Scales>(b, {12, 7.5f, 1.08f, false}))
-RIDGE_SCHEME(Q3_K, search_group_scales<Q3_K, Integers<-4, 3>, -32, 31>(b, {10, 2.8f, 1.1f, true}, 1, {3, 1}))
-RIDGE_SCHEME(Q6_K, search_group_scales<Q6_K, Integers<-32, 31>, -128, 127>(b, {24, 26.5f, 1.012f, true}, 1, {3, 1}))
+RIDGE_SCHEME(Q3_K,
+             search_group_scales<Q3_K, Integers<-4, 3>, -32, 31>(b, {10, 2.8f, 1.1f, true, 2, {13, 88, 10}}, 1, {3, 1}))
+RIDGE_SCHEME(Q6_K,
+             search_group_scales<Q6_K, Integers<-32, 31>, -128, 127>(b, {24, 26.5f, 1.012f, true, 2, {19, 208, 3}}, 1,
+                                                                     {3, 1}))
 RIDGE_SCHEME(IQ4_XS, search_group_scales<IQ4_XS, LevelCodes, -32, 31>(b, {10, -95.0f, 1.05f, true}, 1, {3, 1}))
 RIDGE_SCHEME(Q2_K, search_group_scale_mins<Q2_K, 3, 15>(b, {5, -0.08f, 0.08f}, {3, 2}))
 RIDGE_SCHEME(Q4_K, search_group_scale_mins<Q4_K, 15, 63>(b, {8, -0.035f, 0.016f}, {3, 2}))

@@ -22,20 +22,31 @@ HWY_NOINLINE void search_tile(const float* weights, const float* importance, int
   constexpr int kWeights = Format::kWeights, kScales = std::max(1, kWeights / Format::kScaleWeights);
   Block<kWeights> b;
   const auto lanes = [](Lanes* vectors) { return reinterpret_cast<float*>(vectors); };
-  for (int i = 0; i < kWeights; ++i) b.w[i] = Lanes(1.0f);
-  for (int64_t lane = 0; lane < kLanes; ++lane) {
-    const int64_t block = std::min(lane, used - 1); // repeats the last block
-    const float* x = weights + block * kWeights;
-    for (int i = 0; i < kWeights; ++i) lanes(b.x)[i * kLanes + lane] = x[i];
-    if (!importance) continue;
-    const float* w = importance + (first_block + block) % blocks_per_row * kWeights;
+  alignas(64) int32_t places[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane)
+    places[lane] = std::min(lane, static_cast<int>(used) - 1) * kWeights; // repeats the last block
+  const hn::Vec<IntTag> place = hn::Load(kI, places);
+  for (int i = 0; i < kWeights; ++i) {
+    b.x[i] = hn::GatherIndex(kF, weights + i, place);
+    b.w[i] = Lanes(1.0f);
+  }
+  for (int64_t lane = 0; importance && lane < kLanes; ++lane) {
+    const int64_t block = first_block + std::min(lane, used - 1);
+    const float* w = importance + block % blocks_per_row * kWeights;
     for (int i = 0; i < kWeights; ++i) lanes(b.w)[i * kLanes + lane] = w[i];
   }
   b.normalize();
   Scheme<Format>::search(b);
+  alignas(64) int32_t codes[kWeights / 4][kLanes]; // four bytes of each block
+  for (int i = 0; i < kWeights / 4; ++i) {
+    const auto byte = [&](int k) { return hn::And(hn::ConvertTo(kI, b.code[4 * i + k].v), hn::Set(kI, 0xff)); };
+    const auto low = hn::Or(byte(0), hn::ShiftLeft<8>(byte(1)));
+    const auto high = hn::Or(hn::ShiftLeft<16>(byte(2)), hn::ShiftLeft<24>(byte(3)));
+    hn::Store(hn::Or(low, high), kI, codes[i]);
+  }
   for (int64_t lane = 0; lane < used; ++lane) {
     Parts& parts = out[lane];
-    for (int i = 0; i < kWeights; ++i) parts.code[i] = static_cast<int8_t>(lanes(b.code)[i * kLanes + lane]);
+    for (int i = 0; i < kWeights / 4; ++i) std::memcpy(parts.code + 4 * i, &codes[i][lane], 4);
     for (int i = 0; i < kScales; ++i) {
       parts.scale[i] = lanes(b.scale)[i * kLanes + lane];
       parts.min[i] = lanes(b.min)[i * kLanes + lane];

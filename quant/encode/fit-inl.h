@@ -98,8 +98,8 @@ RIDGE_LANES_FN Lanes coarse_scale(const Lanes* x, const IntegerStarts& starts) {
   RIDGE_LANES_UNROLL
   for (int i = 0; i < kCount / 2; ++i) {
     const Lanes a = x[2 * i] * per_largest, b = x[2 * i + 1] * per_largest;
-    fine[i] = pairs(round(a * Lanes(kFine)), round(b * Lanes(kFine)));
-    exact[i] = pairs(round(a * Lanes(kExact)), round(b * Lanes(kExact)));
+    fine[i] = pairs(a * Lanes(kFine), b * Lanes(kFine));
+    exact[i] = pairs(a * Lanes(kExact), b * Lanes(kExact));
   }
   Lanes best_xq(0.0f), best_qq(1.0f);
   const auto try_sums = [&](LanesInt sum_xq, LanesInt sum_qq) {
@@ -176,7 +176,15 @@ RIDGE_LANES_FN Fit fit_scale(const Lanes* x, const Lanes* w, const Starts& start
       best_gain = select(equal, Lanes(0.0f), best_gain);
     }
   }
-  for (int i = 0; i < starts.descents; ++i) descend(inverse(best));
+  Lanes first_gain = best_gain, first = best;
+  for (int i = 0; i < (searches_integers && all_equal ? 1 : starts.descents); ++i) {
+    descend(inverse(best));
+    if (i == 0) first_gain = best_gain, first = best;
+  }
+  if (searches_integers) { // one descent
+    best_gain = select(equal, first_gain, best_gain);
+    best = select(equal, first, best);
+  }
   return {best, best_gain};
 }
 
@@ -250,16 +258,16 @@ RIDGE_LANES_FN ScaleMin coarse_scale_min(const Lanes* x, const IntegerClips& cli
   RIDGE_LANES_UNROLL
   for (int i = 0; i < kCount / 2; ++i) {
     const Lanes a = (x[2 * i] - lowest) * per_range, b = (x[2 * i + 1] - lowest) * per_range;
-    fine[i] = pairs(round(a * Lanes(kFine)), round(b * Lanes(kFine)));
-    exact[i] = pairs(round(a * Lanes(kExact)), round(b * Lanes(kExact)));
+    fine[i] = pairs(a * Lanes(kFine), b * Lanes(kFine));
+    exact[i] = pairs(a * Lanes(kExact), b * Lanes(kExact));
     total = add_products(total, exact[i], one);
   }
   const Lanes count(static_cast<float>(kCount)), sum_x = to_float(total);
   Lanes best_covariance(0.0f), best_variance(1.0f), best_q(0.0f), best_below(0.0f), best_above(0.0f);
   const auto try_clip = [&](Lanes below, Lanes above, bool clamps_low, bool clamps_high) {
     const Lanes factor = Lanes(static_cast<float>(kTop * kUnits)) / (Lanes(1.0f) - below - above);
-    const Lanes offset = round(below * Lanes(kFine)), multiplier = round(factor);
-    const Pairs shift = pairs(offset, offset), scale = pairs(multiplier, multiplier);
+    const Lanes offset = below * Lanes(kFine);
+    const Pairs shift = pairs(offset, offset), scale = pairs(factor, factor);
     const Pairs low = both_of(0), high = both_of(kTop);
     Pairs sum = low;
     LanesInt xq(0), qq(0);
@@ -347,7 +355,16 @@ RIDGE_LANES_FN FitMin fit_scale_min(const Lanes* x, const Lanes* w, const Consta
       best_gain = select(real, Lanes(-1e30f), best_gain);
     }
   }
-  for (int i = 0; i < clips.descents; ++i) descend(best.scale, best.min);
+  ScaleMin first = best;
+  Lanes first_gain = best_gain;
+  for (int i = 0; i < (searches_integers && all_equal ? 1 : clips.descents); ++i) {
+    descend(best.scale, best.min);
+    if (i == 0) first_gain = best_gain, first = best;
+  }
+  if (searches_integers) { // one descent
+    best_gain = select(equal, first_gain, best_gain);
+    best = {select(equal, first.scale, best.scale), select(equal, first.min, best.min)};
+  }
   return {best, best_gain};
 }
 

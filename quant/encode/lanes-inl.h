@@ -39,6 +39,7 @@ using LanesInt = int;
 __device__ inline bool all(bool a) { return a; }
 __device__ inline bool any(bool a) { return a; }
 __device__ inline float to_float(int a) { return static_cast<float>(a); }
+__device__ inline int low_bits(float a) { return __float_as_int(a + 12582912.0f); }
 
 // On CUDA in shared memory, one bank per thread: the tables of a multiprocessor would not fit its cache. Blocks have
 // kTableThreads threads and room for all tables used together.
@@ -121,6 +122,8 @@ struct LanesInt {
 HWY_INLINE bool all(LanesMask a) { return hn::AllTrue(kF, a); }
 HWY_INLINE bool any(LanesMask a) { return !hn::AllFalse(kF, a); }
 HWY_INLINE Lanes to_float(LanesInt a) { return hn::ConvertTo(kF, a.v); }
+// The nearest integer in the low 22 bits.
+HWY_INLINE LanesInt low_bits(Lanes a) { return hn::BitCast(kI, (a + Lanes(12582912.0f)).v); }
 
 HWY_INLINE LanesMask both(LanesMask a, LanesMask b) { return hn::And(a, b); }
 HWY_INLINE Lanes min(Lanes a, Lanes b) { return hn::Min(a.v, b.v); }
@@ -142,7 +145,7 @@ RIDGE_LANES_END
 
 RIDGE_LANES_BEGIN
 
-// Two integers of 16 bits per lane.
+// Two integers of 16 bits per lane; pairs() rounds to them.
 #if defined(__CUDACC__) || HWY_TARGET == HWY_SCALAR
 struct Pairs {
   int a, b;
@@ -152,12 +155,12 @@ struct Pairs {
 };
 #ifdef __CUDACC__
 RIDGE_LANES_FN int raw(int a) { return a; }
-RIDGE_LANES_FN int integer(float a) { return static_cast<int>(a); }
 #else
 RIDGE_LANES_FN int raw(LanesInt a) { return hn::GetLane(a.v); }
-RIDGE_LANES_FN int integer(Lanes a) { return static_cast<int>(hn::GetLane(a.v)); }
 #endif
-RIDGE_LANES_FN Pairs pairs(Lanes a, Lanes b) { return {integer(a), integer(b)}; } // of whole numbers
+RIDGE_LANES_FN Pairs pairs(Lanes a, Lanes b) {
+  return {static_cast<int16_t>(raw(low_bits(a))), static_cast<int16_t>(raw(low_bits(b)))};
+}
 RIDGE_LANES_FN Pairs both_of(int a) { return {a, a}; }
 // x * y / 2^15, rounded; halves upwards.
 RIDGE_LANES_FN Pairs scaled(Pairs x, Pairs y) { return {(x.a * y.a + 0x4000) >> 15, (x.b * y.b + 0x4000) >> 15}; }
@@ -174,9 +177,9 @@ struct Pairs {
   friend HWY_INLINE Pairs operator-(Pairs x, Pairs y) { return {hn::Sub(x.v, y.v)}; }
   friend HWY_INLINE Pairs operator+(Pairs x, Pairs y) { return {hn::Add(x.v, y.v)}; }
 };
-HWY_INLINE Pairs pairs(Lanes a, Lanes b) { // of whole numbers
-  const auto low = hn::And(hn::ConvertTo(kI, a.v), hn::Set(kI, 0xffff));
-  return {hn::BitCast(ShortTag(), hn::Or(low, hn::ShiftLeft<16>(hn::ConvertTo(kI, b.v))))};
+HWY_INLINE Pairs pairs(Lanes a, Lanes b) {
+  const auto low = hn::And(low_bits(a).v, hn::Set(kI, 0xffff));
+  return {hn::BitCast(ShortTag(), hn::Or(low, hn::ShiftLeft<16>(low_bits(b).v)))};
 }
 HWY_INLINE Pairs both_of(int a) { return {hn::Set(ShortTag(), static_cast<int16_t>(a))}; }
 // x * y / 2^15, rounded; halves upwards.

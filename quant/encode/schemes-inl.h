@@ -214,7 +214,7 @@ RIDGE_LANES_FN void search_group_scale_mins(Block<Format::kWeights>& b, const Cl
     static RIDGE_LANES_FN void search(Block<Format::kWeights>& b) { __VA_ARGS__; }                                     \
   };
 
-RIDGE_SCHEME(Q4_0, search_scale<Q4_0, Integers<-8, 7>>(b, {16, 5.8f, 1.04f, true, 2, {16, 186, 10}}))
+RIDGE_SCHEME(Q4_0, search_scale<Q4_0, Integers<-8, 7>>(b, {16, 5.8f, 1.04f, true, 2, {13, 200, 9}}))
 RIDGE_SCHEME(Q5_0, search_scale<Q5_0, Integers<-16, 15>>(b, {16, 12.5f, 1.025f, true, 2, {20, 400, 10}}))
 RIDGE_SCHEME(Q8_0, search_scale<Q8_0, Integers<-127, 127>, false>(b, {30, 119.0f, 1.003f, false, 1, {20, 472, 2}}))
 RIDGE_SCHEME(IQ4_NL, search_scale<IQ4_NL, LevelCodes>(b, {12, -95.0f, 1.05f, true}))
@@ -223,7 +223,7 @@ RIDGE_SCHEME(TQ2_0, search_scale<TQ2_0, Integers<-1, 1>>(b, {40, 0.7f, 1.11f, fa
 RIDGE_SCHEME(Q2_0, search_scale<Q2_0, Integers<-1, 2>>(b, {40, 0.7f, 1.11f, true, 3}))
 RIDGE_SCHEME(Q1_0, search_scale<Q1_0, SignCodes>(b, {1, 1.0f, 1.0f, false, 0}))
 RIDGE_SCHEME(Q4_1, search_scale_offset<Q4_1, 15>(b, {9, -0.045f, 0.015f, 3, {6, -0.056f, 0.026f}}))
-RIDGE_SCHEME(Q5_1, search_scale_offset<Q5_1, 31>(b, {9, -0.032f, 0.008f, 3, {7, -0.034f, 0.0125f}}))
+RIDGE_SCHEME(Q5_1, search_scale_offset<Q5_1, 31>(b, {9, -0.032f, 0.008f, 3, {6, -0.036f, 0.0135f}}))
 RIDGE_SCHEME(MXFP4, search_float_scales<MXFP4, FloatCodes, PowerOfTwoScales>(b, {6, 10.0f, 1.1f, false}))
 RIDGE_SCHEME(NVFP4, search_float_scales<NVFP4, FloatCodes, E4M3Scales>(b, {12, 7.5f, 1.08f, false}))
 RIDGE_SCHEME(Q3_K,

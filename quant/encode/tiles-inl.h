@@ -39,7 +39,7 @@ HWY_NOINLINE void search_tile(const float* weights, const float* importance, int
   Scheme<Format>::search(b);
   alignas(64) int32_t codes[kWeights / 4][kLanes]; // four bytes of each block
   for (int i = 0; i < kWeights / 4; ++i) {
-    const auto byte = [&](int k) { return hn::And(hn::ConvertTo(kI, b.code[4 * i + k].v), hn::Set(kI, 0xff)); };
+    const auto byte = [&](int k) { return hn::And(low_bits(b.code[4 * i + k]).v, hn::Set(kI, 0xff)); };
     const auto low = hn::Or(byte(0), hn::ShiftLeft<8>(byte(1)));
     const auto high = hn::Or(hn::ShiftLeft<16>(byte(2)), hn::ShiftLeft<24>(byte(3)));
     hn::Store(hn::Or(low, high), kI, codes[i]);

@@ -42,13 +42,17 @@ Naive::Row Naive::weight_row(core::WeightId id, int64_t row) const {
 
 Naive::Row Naive::multiply(core::WeightId id, int64_t first_row, const double* x) {
   const core::Weight& w = program_.weights[id];
-  Row out(w.rows);
+  Row out(w.rows), in(x, x + w.cols);
+  if (rounds_products_) in = stored(std::move(in), core::KvType::f16);
   Matrix& decoded = decoded_[id];
   decoded.resize(w.rows * w.count);
   for (int64_t r = 0; r < w.rows; ++r) {
     Row& row = decoded[first_row + r];
-    if (row.empty()) row = weight_row(id, first_row + r);
-    for (int64_t c = 0; c < w.cols; ++c) out[r] += row[c] * x[c];
+    if (row.empty()) {
+      row = weight_row(id, first_row + r);
+      if (rounds_products_) row = stored(std::move(row), core::KvType::f16);
+    }
+    for (int64_t c = 0; c < w.cols; ++c) out[r] += row[c] * in[c];
   }
   return out;
 }

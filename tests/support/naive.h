@@ -22,6 +22,8 @@ class Naive {
   Naive(const core::Program& program, core::KvType k_type, core::KvType v_type)
       : program_(program), k_type_(k_type), v_type_(v_type) {}
 
+  // Rounds inputs and matrices of products to f16, as kernels for prompts do.
+  void round_products() { rounds_products_ = true; }
   void set_adapters(int32_t stream, std::vector<core::AdapterUse> uses) { adapters_[stream] = std::move(uses); }
   // Continues the streams; returns the logits of batch.outputs, concatenated.
   std::vector<float> forward(const core::Batch& batch);
@@ -55,6 +57,7 @@ class Naive {
  private:
   const core::Program& program_;
   const core::KvType k_type_, v_type_;
+  bool rounds_products_ = false;
   const core::Batch* batch_ = nullptr;
   std::vector<Matrix> values_;
   std::map<std::pair<int32_t, int32_t>, std::vector<Cached>> cache_;

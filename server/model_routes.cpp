@@ -93,7 +93,7 @@ void llamacpp_load(Models& models, const HttpRequest& request, HttpResponse& res
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   fields.required("model");
-  models.use(fields.text("model"));
+  models.use(fields.text("model"), false, request.is_there);
   reply(response, {{"success", true}});
 }
 

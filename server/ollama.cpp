@@ -225,14 +225,15 @@ class OllamaReply {
   Answers answers_;
 };
 
-void load(Models& models, const Fields& body, bool chat, std::optional<double> keep, HttpResponse& response) {
+void load(Models& models, const HttpRequest& request, const Fields& body, bool chat, std::optional<double> keep,
+          HttpResponse& response) {
   const auto name = body.text("model");
   const bool goes = keep == 0;
   std::string model = name.value_or("");
   if (goes) {
     models.unload_when_unused(name);
   } else {
-    const ModelService::Use use = models.use(name);
+    const ModelService::Use use = models.use(name, false, request.is_there);
     if (keep) use.service().keep_for(*keep);
     if (model.empty()) model = use.service().name();
   }
@@ -249,7 +250,7 @@ void answer(Models& models, const HttpRequest& request, HttpResponse& response, 
   const Json body = parse_body(request.body);
   const Fields fields(body, "");
   const std::optional<double> keep = keep_alive(fields);
-  if (is_empty(fields, chat)) return load(models, fields, chat, keep, response);
+  if (is_empty(fields, chat)) return load(models, request, fields, chat, keep, response);
   models.with(fields.text("model"), request.is_there, [&](ModelService& model) {
     Service& service = service_as<Service>(model);
     if (!service.senses().pictures || fields.flag("raw").value_or(false)) refuse_images(fields);

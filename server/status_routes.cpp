@@ -69,7 +69,7 @@ void props(Models& models, const HttpRequest& request, HttpResponse& response) {
   if (const auto load = request.parameter("autoload"); models.several() && (load == "false" || load == "0"))
     for (const Models::State& state : models.states())
       if (state.file.name == *name && !state.loaded) throw_invalid("model", "the model {} is not loaded", *name);
-  const ModelService::Use use = models.use(std::optional<std::string>(name));
+  const ModelService::Use use = models.use(std::optional<std::string>(name), false, request.is_there);
   reply(response, properties_of(use.service()));
 }
 

@@ -10,8 +10,12 @@ namespace ridge::server {
 void Models::throw_stopping() { throw ApiError(503, "server_error", "the server is shutting down"); }
 void Models::throw_abandoned() { throw ApiError(503, "server_error", "no client waits for it any more"); }
 
+// Whether no client waits for it, or none for what it lacks.
 bool Models::is_abandoned(const Entry& entry) {
-  return std::ranges::none_of(entry.queue, [](const auto& queued) { return queued.second.is_there(); });
+  return std::ranges::none_of(entry.queue, [&](const auto& queued) {
+    const bool served = entry.model && !entry.outdated && (entry.pictures || !queued.second.pictures);
+    return !served && queued.second.is_there();
+  });
 }
 
 // Whether its first request is older than those of all other waiting models.

@@ -168,17 +168,42 @@ TEST_CASE("a client that leaves before its model has room costs no other model i
   const auto waiting = [&] { return endpoint.models.states()[1].waiting; };
   {
     const server::ModelService::Use busy = endpoint.models.use("a");
-    {
-      Socket leaving(endpoint.server.port());
-      const Json body = {{"model", "b"}, {"prompt", "hello"}};
-      REQUIRE(leaving.request("POST /v1/completions", body.dump()));
-      CHECK(tests::eventually("the request to wait", [&] { return waiting() == 1; }));
+    const std::pair<const char*, const char*> requests[] = {
+        {"POST /v1/completions", R"({"model": "b", "prompt": "hello"})"},
+        {"POST /models/load", R"({"model": "b"})"},
+        {"POST /api/generate", R"({"model": "b"})"},
+        {"GET /props?model=b", ""},
+    };
+    for (const auto& [head, body] : requests) {
+      CAPTURE(head);
+      {
+        Socket leaving(endpoint.server.port());
+        REQUIRE(leaving.request(head, body));
+        CHECK(tests::eventually("the request to wait", [&] { return waiting() == 1; }));
+      }
+      CHECK(tests::eventually("the abandoned request to leave the queue", [&] { return waiting() == 0; }));
     }
-    CHECK(tests::eventually("the abandoned request to leave the queue", [&] { return waiting() == 0; }));
     CHECK(endpoint.answers("a"));
   }
   CHECK(endpoint.loaded() == "a ");
   CHECK(endpoint.answers("b"));
+}
+
+TEST_CASE("a client that leaves before its model has an encoder leaves the model to those who write text") {
+  const ThreeFiles files;
+  SeveralModels endpoint(files.folder);
+  const server::ModelService::Use busy = endpoint.models.use("a");
+  const auto waiting = [&] { return endpoint.models.states()[0].waiting; };
+  std::atomic<bool> there = true, answered = false;
+  std::thread with_pictures(
+      [&] { CHECK_THROWS_AS(endpoint.models.use("a", true, [&] { return there.load(); }), server::ApiError); });
+  CHECK(tests::eventually("the pictures to wait", [&] { return waiting() == 1; }));
+  std::thread text([&] { answered = endpoint.answers("a"); });
+  CHECK(tests::eventually("the text to wait, too", [&] { return waiting() == 2; }));
+  there = false;
+  CHECK(tests::eventually("the text's answer", [&] { return answered.load(); }));
+  with_pictures.join();
+  text.join();
 }
 
 TEST_CASE("many requests for models that do not fit together are all answered") {

@@ -92,12 +92,19 @@ void PackedAdapters::make(const core::Program& program, const Plan& adapted, con
       pack_a(weights.vector(m.norm), args.a, args.factors);
       if (prompts_) pack_a(nullptr, product.a, product.factors);
       decode(part.change.b);
-      pack_adapter_b(launch, decoded.as<float>(), b.rows, b.cols,
-                     const_cast<uint16_t*>(args.b) + (m.glu ? first : product.first_row[s] * args.columns),
-                     args.columns, writable(args.factors), prompts_ ? writable(product.factors) : nullptr);
+      uint16_t* const to_b = const_cast<uint16_t*>(args.b) + (m.glu ? first : product.first_row[s] * args.columns);
+      pack_adapter_b(launch, decoded.as<float>(), b.rows, b.cols, to_b, args.columns, writable(args.factors),
+                     prompts_ ? writable(product.factors) : nullptr);
       if (prompts_)
-        limit_prompt_adapter(launch, product.a + first * a.cols, a.cols, a.rows, product.factors + first,
-                             writable(product.limits));
+        balance_prompt_adapter(launch, {.a = product.a + first * a.cols,
+                                        .b = to_b,
+                                        .rank = a.rows,
+                                        .cols = a.cols,
+                                        .rows = b.rows,
+                                        .stride = args.columns,
+                                        .factors = writable(product.factors),
+                                        .more_factors = writable(args.factors),
+                                        .limits = writable(product.limits)});
       RIDGE_CUDA(cudaMemcpyAsync(const_cast<int32_t*>(args.adapters) + first,
                                  weights[part.change.scale->weights[1]].data, a.rows * sizeof(int32_t),
                                  cudaMemcpyDeviceToDevice, launch.stream));

@@ -14,6 +14,10 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr float kWeightScale = 1 << kWeightExponent;
+// Of an input at its loose bound of 2^16, z saturates at a sixteenth of what A's magnitudes allow. No product of gate
+// and up comes near that bound, and its A x would be among f16's smallest numbers otherwise.
+constexpr int kLog2Headroom = 3;
+constexpr int kMostBalanced = 17; // B's largest values stay above 2^-3
 
 // A block computes z for 32 tokens and a tile of 64 columns: a warp sums every eighth tile of A x for 16 tokens.
 constexpr int kZTokens = 32, kZParts = 8, kZThreads = kZTokens / 16 * kZParts * kWarp;
@@ -103,13 +107,23 @@ __global__ void __launch_bounds__(kThreads)
 
 __device__ __forceinline__ float magnitude(uint16_t half) { return fabsf(__half2float(__ushort_as_half(half))); }
 
-// A block per row of A.
-__global__ void limit_kernel(const uint16_t* a, int64_t cols, const float* factors, float* limits) {
+// A block per row of A and column of B.
+__global__ void balance_kernel(const __grid_constant__ BalancedAdapter adapter) {
   __shared__ float scratch[kThreads / kWarp];
+  const int64_t row = blockIdx.x;
   float sum = 0;
-  for (int64_t i = threadIdx.x; i < cols; i += kThreads) sum += magnitude(a[blockIdx.x * cols + i]);
+  for (int64_t i = threadIdx.x; i < adapter.cols; i += kThreads) sum += magnitude(adapter.a[row * adapter.cols + i]);
   sum = block_sum(sum, scratch);
-  if (threadIdx.x == 0) limits[blockIdx.x] = kMostPromptScale * kWeightScale * fabsf(factors[blockIdx.x]) * sum;
+  const float limit = kMostPromptScale * kWeightScale * fabsf(adapter.factors[row]) * sum;
+  const int exponent = limit > 0 ? min(max(kLog2Headroom - ilogbf(limit), 0), kMostBalanced) : 0;
+  for (int64_t i = threadIdx.x; i < adapter.rows; i += kThreads) {
+    uint16_t& b = adapter.b[i * adapter.stride + row];
+    b = __half_as_ushort(__float2half_rn(scalbnf(__half2float(__ushort_as_half(b)), -exponent)));
+  }
+  __syncthreads(); // all threads have read the factor
+  if (threadIdx.x > 0) return;
+  adapter.limits[row] = scalbnf(limit, exponent);
+  for (float* const factors : {adapter.factors, adapter.more_factors}) factors[row] = scalbnf(factors[row], exponent);
 }
 
 // One block.
@@ -152,9 +166,8 @@ void launch_prompt_adapter_weights(const Launch& launch, const PromptAdapterWeig
          kThreads, 0, weights);
 }
 
-void limit_prompt_adapter(const Launch& launch, const uint16_t* a, int64_t cols, int64_t rank, const float* factors,
-                          float* limits) {
-  launch(limit_kernel, static_cast<unsigned>(rank), kThreads, 0, a, cols, factors, limits);
+void balance_prompt_adapter(const Launch& launch, const BalancedAdapter& adapter) {
+  launch(balance_kernel, static_cast<unsigned>(adapter.rank), kThreads, 0, adapter);
 }
 
 void add_adapter_bound(const Launch& launch, const uint16_t* b, int64_t rows, int64_t stride, int64_t rank,

@@ -1,8 +1,8 @@
 // LoRA adapters in prompt products: [W | B] [x ; z] with z = scale * (A x), in more column tiles of both operands
 // (prompt_product.h). Magnitudes of z are limited, so that results stay within their bounds (product_bound.h).
 //
-// W is multiplied by 2^kWeightExponent. B is not, but z is: B's largest values are just below 2^15 (pack_adapter.cu), so
-// that B times 2^kWeightExponent would exceed f16.
+// W is multiplied by 2^kWeightExponent. B is not, but z is, and B has as few powers of two as z has room for: the
+// inputs of down are small for f16, because they are scaled by a loose bound.
 #pragma once
 
 #include "kernels/cuda/gemm/product_bound.h"
@@ -62,9 +62,15 @@ struct PromptAdapterWeights {
 };
 void launch_prompt_adapter_weights(const Launch&, const PromptAdapterWeights& weights);
 
-// Sets limits. Call after A is packed and factors are complete.
-void limit_prompt_adapter(const Launch&, const uint16_t* a, int64_t cols, int64_t rank, const float* factors,
-                          float* limits);
+// Moves powers of two from B's columns to the factors, as far as z fits f16 then, and sets limits. Call after A and B
+// are packed and factors are complete.
+struct BalancedAdapter {
+  const uint16_t* a; // [rank][cols]
+  uint16_t* b;       // [rows][stride]
+  int64_t rank, cols, rows, stride;
+  float *factors, *more_factors, *limits; // [rank]; more_factors: of decoding
+};
+void balance_prompt_adapter(const Launch&, const BalancedAdapter& adapter);
 // Raises a product's bound by B [rows][stride], of which `rank` columns count.
 void add_adapter_bound(const Launch&, const uint16_t* b, int64_t rows, int64_t stride, int64_t rank,
                        const float* limits, ProductBound* bound);

@@ -1,11 +1,14 @@
 // LoRA adapters and device-side sampling.
 #include "device.h"
 #include "greedy.h"
+#include "kernels/cuda/gemm/prompt_adapters.h"
+#include "kernels/cuda/matvec/pack_adapter.h"
 #include "support/adapter_runs.h"
 #include "support/random_adapters.h"
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 using namespace ridge;
 
@@ -159,6 +162,81 @@ TEST_CASE("CUDA: prompt products add the changes of adapters, by stream and posi
         tests::Steps next = tests::consecutive(model, stream == 0 ? 75 : 66, 1, stream);
         CHECK(tests::nmse(tests::run(*executor, next), naive.forward(next.batch())) <
               40 * tests::single_token_bound(quant::format(type)));
+      }
+    }
+}
+
+namespace {
+
+template <typename T>
+class OnDevice {
+ public:
+  explicit OnDevice(const std::vector<T>& values)
+      : memory_(values.size() * sizeof(T), "a test"), count_(values.size()) {
+    cudaMemcpy(memory_.as(), values.data(), memory_.bytes(), cudaMemcpyHostToDevice);
+  }
+  T* data() const { return memory_.as<T>(); }
+  std::vector<T> values() const {
+    std::vector<T> all(count_);
+    cudaMemcpy(all.data(), memory_.as(), memory_.bytes(), cudaMemcpyDeviceToHost);
+    return all;
+  }
+
+ private:
+  kernels::cuda::DeviceMemory memory_;
+  size_t count_;
+};
+
+} // namespace
+
+TEST_CASE("CUDA: an adapter's A x has room in f16 for small inputs, whatever the magnitudes of A and B") {
+  REQUIRE_DEVICE();
+  std::mt19937_64 random(tests::printed_seed());
+  constexpr int64_t kRank = 5, kCols = 512, kRows = 300, kStride = 8;
+  const auto normal = [&](int64_t count, float scale) {
+    std::vector<float> values(count);
+    std::normal_distribution<float> distribution(0, scale);
+    for (float& value : values) value = distribution(random);
+    return values;
+  };
+  for (const float a_scale : {1e-3f, 1.0f})
+    for (const float b_scale : {1e-6f, 1e-4f, 1e-2f, 1.0f, 1e3f}) {
+      CAPTURE(a_scale);
+      CAPTURE(b_scale);
+      const std::vector<float> a = normal(kRank * kCols, a_scale), b = normal(kRows * kRank, b_scale);
+      const std::vector<float> factors = {0.5f, 1, -1, 2, 0.7f};
+      const OnDevice<float> from_a(a), from_b(b), given(factors), prompt(factors), decoding(factors), limits(factors);
+      const OnDevice<uint16_t> to_a(std::vector<uint16_t>(kRank * kCols)), to_b(std::vector<uint16_t>(kRows * kStride));
+      const kernels::cuda::Launch launch;
+      for (const auto& to : {&prompt, &decoding})
+        kernels::cuda::pack_adapter_a(launch, from_a.data(), kRank, kCols, nullptr, given.data(), to_a.data(),
+                                      to->data());
+      kernels::cuda::pack_adapter_b(launch, from_b.data(), kRows, kRank, to_b.data(), kStride, decoding.data(),
+                                    prompt.data());
+      const std::vector<uint16_t> whole = to_b.values();
+      kernels::cuda::balance_prompt_adapter(launch, {to_a.data(), to_b.data(), kRank, kCols, kRows, kStride,
+                                                     prompt.data(), decoding.data(), limits.data()});
+      const std::vector<uint16_t> packed_a = to_a.values(), packed_b = to_b.values();
+      const std::vector<float> factor = prompt.values(), limit = limits.values();
+      CHECK(decoding.values() == factor);
+      const auto value = [](uint16_t half) { return static_cast<double>(core::f32_from_f16(half)); };
+      for (int64_t k = 0; k < kRank; ++k) {
+        CAPTURE(k);
+        double sum = 0, worst = 0, largest = 0, largest_b = 0;
+        bool unchanged = true;
+        for (int64_t i = 0; i < kCols; ++i) sum += std::abs(value(packed_a[k * kCols + i]));
+        for (int64_t i = 0; i < kRows; ++i) {
+          const double of_a = value(packed_a[k * kCols]) * factor[k] * value(packed_b[i * kStride + k]),
+                       wanted = static_cast<double>(a[k * kCols]) * factors[k] * b[i * kRank + k];
+          worst = std::max(worst, std::abs(of_a - wanted));
+          unchanged = unchanged && packed_b[i * kStride + k] == whole[i * kStride + k];
+          largest = std::max(largest, std::abs(wanted));
+          largest_b = std::max(largest_b, std::abs(value(packed_b[i * kStride + k])));
+        }
+        CHECK(worst < 1e-3 * largest);
+        CHECK(limit[k] == doctest::Approx(4 * 64 * std::abs(factor[k]) * sum));
+        CHECK((limit[k] < 16 || unchanged));
+        CHECK((limit[k] >= 8 || largest_b < 0.5));
       }
     }
 }

@@ -14,7 +14,7 @@ namespace ridge::quant {
 
 class PointSearch {
  public:
-  static constexpr int kRows = 16;
+  static constexpr int kRows = 32;
 
   // nullptr: the format has no codebook.
   static const PointSearch* of(Type type);

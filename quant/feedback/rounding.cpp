@@ -19,22 +19,28 @@ constexpr double kWorthwhile = 0.005; // a pass that lowers the error by less is
 
 float f16_of(float value) { return core::f32_from_f16(core::f16_from_f32(value)); }
 
+template <int kSide>
+[[gnu::always_inline]] inline void subtract_tile(const float* h, int64_t stride, const float* x, int64_t count,
+                                                 float* out) {
+  float sum[kSide][kRowLanes] = {};
+  for (int64_t i = 0; i < count; ++i)
+#pragma GCC unroll 8
+    for (int s = 0; s < kSide; ++s)
+#pragma omp simd
+      for (int r = 0; r < kRowLanes; ++r) sum[s][r] += h[s * stride + i] * x[i * kRowLanes + r];
+#pragma GCC unroll 8
+  for (int s = 0; s < kSide; ++s)
+#pragma omp simd
+    for (int r = 0; r < kRowLanes; ++r) out[s * kRowLanes + r] -= sum[s][r];
+}
+
 // out[k] -= Σ h[k][i] x[i] for k in first … last - 1; h: row k begins at h + k * stride.
 RIDGE_CLONES void subtract_product(const float* h, int64_t stride, int64_t first, int64_t last, const float* x,
                                    int64_t count, float* out) {
-  for (int64_t k = first; k < last; k += 4) {
-    const int64_t side = std::min<int64_t>(4, last - k);
-    float sum[4][kRowLanes] = {};
-    for (int64_t i = 0; i < count; ++i)
-      for (int64_t s = 0; s < 4; ++s) {
-        const float factor = h[(k + std::min(s, side - 1)) * stride + i];
-#pragma omp simd
-        for (int r = 0; r < kRowLanes; ++r) sum[s][r] += factor * x[i * kRowLanes + r];
-      }
-    for (int64_t s = 0; s < side; ++s)
-#pragma omp simd
-      for (int r = 0; r < kRowLanes; ++r) out[(k + s) * kRowLanes + r] -= sum[s][r];
-  }
+  constexpr int kSide = 8;
+  int64_t k = first;
+  for (; k + kSide <= last; k += kSide) subtract_tile<kSide>(h + k * stride, stride, x, count, out + k * kRowLanes);
+  for (; k < last; ++k) subtract_tile<1>(h + k * stride, stride, x, count, out + k * kRowLanes);
 }
 
 struct Sweep {

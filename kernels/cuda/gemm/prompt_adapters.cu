@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr float kWeightScale = 1 << kWeightExponent;
-// Of an input at its loose bound of 2^16, z saturates at a sixteenth of what A's magnitudes allow. No product of gate
+// z saturates at a sixteenth of what A's magnitudes allow for an input at its loose bound of 2^16. No product of gate
 // and up comes near that bound, and its A x would be among f16's smallest numbers otherwise.
 constexpr int kLog2Headroom = 3;
 constexpr int kMostBalanced = 17; // B's largest values stay above 2^-3

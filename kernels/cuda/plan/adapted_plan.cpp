@@ -2,8 +2,6 @@
 #include "kernels/cuda/plan/candidates.h"
 #include "kernels/cuda/plan/planner.h"
 
-#include <array>
-
 namespace ridge::kernels::cuda {
 
 using core::Op;
@@ -13,20 +11,17 @@ using core::ValueId;
 // W x + B (scale * (A x))
 void Planner::take_adapters() {
   const auto multiplies = [&](int step) { return is_plain_matrix(step) && steps_[step].matrix()->ids == kNone; };
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (!is_op(static_cast<int>(i), OpKind::add)) continue;
-    const Op& add = *steps_[i].op;
+  for_each_op(OpKind::add, [&](int i, const Op& add) {
     const int w = writer(add.inputs[0]), b = writer(add.inputs[1]);
-    if (std::get<core::AddParams>(add.params).scale != 1 || !multiplies(w) || !multiplies(b)) continue;
+    if (std::get<core::AddParams>(add.params).scale != 1 || !multiplies(w) || !multiplies(b)) return;
     const ValueId scaled = steps_[b].matrix()->x;
-    const int scale = writer(scaled);
-    if (!is_op(scale, OpKind::adapter_scale)) continue;
+    const int scale = writer_for_one(scaled, OpKind::adapter_scale);
+    if (scale < 0) return;
     const ValueId small = steps_[scale].op->inputs[0];
     const int a = writer(small);
-    if (!multiplies(a) || steps_[a].matrix()->x != steps_[w].matrix()->x ||
-        !std::ranges::all_of(std::array{add.inputs[0], add.inputs[1], scaled, small},
-                             [&](ValueId id) { return read_once(id); }))
-      continue;
+    if (!multiplies(a) || steps_[a].matrix()->x != steps_[w].matrix()->x || !read_once(add.inputs[0]) ||
+        !read_once(add.inputs[1]) || !read_once(small))
+      return;
     MatrixStep fused = *steps_[w].matrix();
     fused.parts[0].out = add.outputs[0];
     fused.parts[0].change = {steps_[a].matrix()->parts[0].weight, steps_[b].matrix()->parts[0].weight, steps_[scale].op,
@@ -34,8 +29,7 @@ void Planner::take_adapters() {
     steps_[i].inputs = steps_[w].inputs;
     steps_[i].work = std::move(fused);
     for (const int taken : {w, a, scale, b}) mark_removed(taken);
-  }
-  remove_marked();
+  });
 }
 
 // Blocks of one kernel pass A x.

@@ -40,24 +40,21 @@ bool Planner::is_router(const MatrixStep& m) const {
 // result too, because the shares wait for it. Expert numbers are written while the projection's blocks still read, so
 // they need separate memory, as dataflow values have.
 void Planner::find_folded_routers() {
-  for (size_t i = 1; i + 1 < steps_.size(); ++i) {
-    const MatrixStep *projection = steps_[i - 1].matrix(), *router = steps_[i].matrix();
-    const int next = static_cast<int>(i) + 1;
-    if (!projection || !router || !is_op(next, OpKind::route)) continue;
-    const MatrixStep &o = *projection, &r = *router;
-    const Op& route = *steps_[next].op;
+  for_each_op(OpKind::route, [&](int i, const Op& route) {
+    if (i < 2 || !steps_[i - 2].matrix() || !steps_[i - 1].matrix()) return;
+    const MatrixStep &o = *steps_[i - 2].matrix(), &r = *steps_[i - 1].matrix();
     const core::ValueId scores = r.parts[0].out;
     const auto& params = std::get<core::RouteParams>(route.params);
     if (!takes_router(o) || !is_router(r) || params.groups > 1 || params.nearness > 0 || route.weights.size() > 2)
-      continue;
-    if (r.x != o.parts[0].out || route.inputs[0] != scores || !read_once(scores)) continue;
-    if (!dataflow_values_[o.residual] || !dataflow_values_[r.x] || !dataflow_values_[route.outputs[0]]) continue;
+      return;
+    if (r.x != o.parts[0].out || route.inputs[0] != scores || !read_once(scores)) return;
+    if (!dataflow_values_[o.residual] || !dataflow_values_[r.x] || !dataflow_values_[route.outputs[0]]) return;
     const int64_t experts = program_.weights[r.parts[0].weight].rows;
     const int64_t columns = program_.weights[o.parts[0].weight].cols + program_.values[r.x].width;
-    if (columns % 4 != 0 || experts > kMaxFoldedExperts || experts * columns * 4 > kMaxFoldedBytes) continue;
-    steps_[i].folded = true;
+    if (columns % 4 != 0 || experts > kMaxFoldedExperts || experts * columns * 4 > kMaxFoldedBytes) return;
+    steps_[i - 1].folded = true;
     dataflow_values_[scores] = true;
-  }
+  });
 }
 
 FoldedSizes folded_sizes(const core::Program& program, const Plan& plan, size_t step) {

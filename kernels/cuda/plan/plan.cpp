@@ -11,9 +11,7 @@ using core::ValueId;
 
 // norm -> matrices  =>  matrices that norm their input
 void Planner::fold_norms() {
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (!is_op(static_cast<int>(i), OpKind::rms_norm)) continue;
-    const Op& norm = *steps_[i].op;
+  for_each_op(OpKind::rms_norm, [&](int i, const Op& norm) {
     const auto& params = std::get<core::NormParams>(norm.params);
     const ValueId normed = norm.outputs[0];
     const std::vector<int> users = readers(normed);
@@ -22,7 +20,7 @@ void Planner::fold_norms() {
                             const MatrixStep* m = steps_[user].matrix();
                             return m && m->x == normed && m->norm == kNone;
                           });
-    if (!foldable) continue;
+    if (!foldable) return;
     for (int user : users) {
       MatrixStep& m = *steps_[user].matrix();
       m.x = norm.inputs[0];
@@ -30,24 +28,21 @@ void Planner::fold_norms() {
       m.norm_epsilon = params.epsilon;
       std::ranges::replace(steps_[user].inputs, normed, norm.inputs[0]);
     }
-    mark_removed(static_cast<int>(i));
-  }
-  remove_marked();
+    mark_removed(i);
+  });
 }
 
 // activation(gate x) * up x
 void Planner::fuse_gate_up() {
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (!is_op(static_cast<int>(i), OpKind::glu)) continue;
-    const Op& glu = *steps_[i].op;
+  for_each_op(OpKind::glu, [&](int i, const Op& glu) {
     const auto& params = std::get<core::ActivationParams>(glu.params);
-    if (!fused_glu(params)) continue;
+    if (!fused_glu(params)) return;
     const int gate = writer(glu.inputs[0]), up = writer(glu.inputs[1]);
-    if (gate == up || !is_plain_matrix(gate) || !is_plain_matrix(up)) continue;
-    if (!read_once(glu.inputs[0]) || !read_once(glu.inputs[1])) continue;
+    if (gate == up || !is_plain_matrix(gate) || !is_plain_matrix(up)) return;
+    if (!read_once(glu.inputs[0]) || !read_once(glu.inputs[1])) return;
     MatrixStep fused = *steps_[gate].matrix();
     const MatrixStep& other = *steps_[up].matrix();
-    if (!same_input(fused, other)) continue;
+    if (!same_input(fused, other)) return;
     fused.parts.push_back(other.parts[0]);
     fused.glu = params;
     for (MatrixStep::Part& part : fused.parts) part.out = glu.outputs[0];
@@ -55,8 +50,7 @@ void Planner::fuse_gate_up() {
     steps_[i].inputs = steps_[gate].inputs;
     mark_removed(gate);
     mark_removed(up);
-  }
-  remove_marked();
+  });
 }
 
 bool Planner::collect_terms(ValueId id, float scale, SumStep& sum, std::vector<int>& steps) const {
@@ -86,8 +80,8 @@ bool Planner::collect_terms(ValueId id, float scale, SumStep& sum, std::vector<i
 
 // experts + sigmoid(gate) * shared expert + x
 void Planner::fuse_sums() {
-  for (size_t i = steps_.size(); i-- > 0;) {
-    if (!is_op(static_cast<int>(i), OpKind::add)) continue;
+  for (int i = count(); i-- > 0;) {
+    if (!is_op(i, OpKind::add)) continue;
     SumStep sum;
     std::vector<int> taken;
     const bool fits = collect_terms(steps_[i].op->outputs[0], 1, sum, taken);
@@ -101,19 +95,19 @@ void Planner::fuse_sums() {
     }
     step.work = std::move(sum);
     for (const int other : taken)
-      if (other != static_cast<int>(i)) mark_removed(other);
+      if (other != i) mark_removed(other);
   }
   remove_marked();
 }
 
 // silu(z) * norm(x), or norm(silu(z) * x)
 void Planner::fuse_gates_of_norms() {
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    const bool gates_input = is_op(static_cast<int>(i), OpKind::rms_norm);
-    if (!gates_input && !is_op(static_cast<int>(i), OpKind::glu)) continue;
-    const ValueId between = steps_[i].op->inputs[gates_input ? 0 : 1];
-    const int from = writer(between);
-    if (!is_op(from, gates_input ? OpKind::glu : OpKind::rms_norm) || !read_once(between)) continue;
+  for (int i = 0; i < count(); ++i) {
+    const bool gates_input = is_op(i, OpKind::rms_norm);
+    if (!gates_input && !is_op(i, OpKind::glu)) continue;
+    const int from =
+        writer_for_one(steps_[i].op->inputs[gates_input ? 0 : 1], gates_input ? OpKind::glu : OpKind::rms_norm);
+    if (from < 0) continue;
     const Op &norm = *steps_[gates_input ? i : from].op, &gate = *steps_[gates_input ? from : i].op;
     if (program_.values[gate.inputs[0]].width != program_.values[gate.inputs[1]].width ||
         std::get<core::ActivationParams>(gate.params) != core::ActivationParams{core::Activation::silu})
@@ -135,10 +129,8 @@ void Planner::fuse_gates_of_norms() {
 
 // x + W h
 void Planner::fuse_residuals() {
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (!is_op(static_cast<int>(i), OpKind::add)) continue;
-    const Op& add = *steps_[i].op;
-    if (std::get<core::AddParams>(add.params).scale != 1) continue;
+  for_each_op(OpKind::add, [&](int i, const Op& add) {
+    if (std::get<core::AddParams>(add.params).scale != 1) return;
     for (const size_t side : {1, 0}) {
       const ValueId product = add.inputs[side], residual = add.inputs[1 - side];
       const int from = writer(product);
@@ -153,21 +145,17 @@ void Planner::fuse_residuals() {
       mark_removed(from);
       break;
     }
-  }
-  remove_marked();
+  });
 }
 
 // x + norm(h), times a constant
 void Planner::fuse_sums_of_norms() {
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (!is_op(static_cast<int>(i), OpKind::add)) continue;
-    const Op& add = *steps_[i].op;
+  for_each_op(OpKind::add, [&](int i, const Op& add) {
     const float scale = std::get<core::AddParams>(add.params).scale;
     for (const size_t side : {1, 0}) {
       const ValueId normed = add.inputs[side], residual = add.inputs[1 - side];
-      const int from = writer(normed);
-      if (normed == residual || !is_op(from, OpKind::rms_norm) || !read_once(normed)) continue;
-      if (side == 0 && scale != 1) continue;
+      const int from = writer_for_one(normed, OpKind::rms_norm);
+      if (normed == residual || from < 0 || (side == 0 && scale != 1)) continue;
       const Op& norm = *steps_[from].op;
       const auto& params = std::get<core::NormParams>(norm.params);
       NormStep fused = {.x = norm.inputs[0],
@@ -176,32 +164,33 @@ void Planner::fuse_sums_of_norms() {
                         .epsilon = params.epsilon,
                         .residual = residual,
                         .scale = scale};
-      size_t at = i;
+      int at = i;
       if (const std::vector<int> users = readers(add.outputs[0]); read_once(add.outputs[0]) && is_factor(users[0])) {
         at = users[0];
         fused.factor = std::get<core::ActivationParams>(steps_[at].op->params).alpha;
-        mark_removed(static_cast<int>(i));
+        mark_removed(i);
       }
       steps_[at].work = fused;
       steps_[at].inputs = {fused.x, residual};
       mark_removed(from);
       break;
     }
-  }
-  remove_marked();
+  });
 }
 
 // Joins products of one format with one input.
 void Planner::merge_siblings() {
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (!is_plain_matrix(static_cast<int>(i)) || steps_[i].matrix()->ids != kNone) continue;
-    for (size_t j = i + 1; j < steps_.size() && steps_[i].matrix()->parts.size() < size_t{kMaxSegments}; ++j) {
-      if (!is_plain_matrix(static_cast<int>(j)) || !same_input(*steps_[i].matrix(), *steps_[j].matrix())) continue;
-      steps_[i].matrix()->parts.push_back(steps_[j].matrix()->parts[0]);
+  for (int i = 0; i < count(); ++i) {
+    if (!is_plain_matrix(i) || steps_[i].matrix()->ids != kNone) continue;
+    MatrixStep& joined = *steps_[i].matrix();
+    for (int j = i + 1; j < count() && joined.parts.size() < size_t{kMaxSegments}; ++j) {
+      if (!is_plain_matrix(j) || !same_input(joined, *steps_[j].matrix())) continue;
+      joined.parts.push_back(steps_[j].matrix()->parts[0]);
       steps_[i].outputs.push_back(steps_[j].outputs[0]);
-      steps_.erase(steps_.begin() + static_cast<std::ptrdiff_t>(j--));
+      mark_removed(j);
     }
   }
+  remove_marked();
 }
 
 // Whether each sum over ranks depends on the previous one. Then a rank that sends for one has received the previous
@@ -211,7 +200,7 @@ bool Planner::exchanges_follow_one_another() const {
   std::vector<bool> follows(program_.values.size(), true);
   for (const Step& step : steps_) {
     const bool any = std::ranges::any_of(step.inputs, [&](ValueId id) { return follows[id]; });
-    if (is_sum_over_ranks(step)) {
+    if (step.is_op(OpKind::all_reduce)) {
       if (!any) return false;
       follows.assign(follows.size(), false);
     }
@@ -237,20 +226,18 @@ bool Planner::joins_experts(const MatrixStep& experts, const MatrixStep& shared)
 }
 
 void Planner::join_shared_experts() {
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    const int at = static_cast<int>(i);
+  for (int i = 0; i < count(); ++i) {
     MatrixStep* experts = steps_[i].matrix();
-    if (!experts || !steps_[i].op || !is_op(writer(experts->ids), OpKind::route)) continue;
-    for (size_t j = 0; j < steps_.size(); ++j) {
+    if (!experts || !is_op(writer(experts->ids), OpKind::route)) continue;
+    for (int j = 0; j < count(); ++j) {
       const MatrixStep* shared = steps_[j].matrix();
-      if (!shared || !steps_[j].op || steps_[j].op->layer != steps_[i].op->layer || !joins_experts(*experts, *shared))
-        continue;
+      if (!shared || steps_[j].op->layer != steps_[i].op->layer || !joins_experts(*experts, *shared)) continue;
       const std::vector<int> users = readers(steps_[j].outputs[0]);
-      if (writer(shared->x) >= at || std::ranges::any_of(users, [&](int user) { return user <= at; })) continue;
+      if (writer(shared->x) >= i || std::ranges::any_of(users, [&](int user) { return user <= i; })) continue;
       experts->shared_expert = {*shared};
-      if (std::ranges::count(steps_[i].inputs, shared->x) == 0) steps_[i].inputs.push_back(shared->x);
+      if (!steps_[i].has_input(shared->x)) steps_[i].inputs.push_back(shared->x);
       steps_[i].outputs.push_back(steps_[j].outputs[0]);
-      mark_removed(static_cast<int>(j));
+      mark_removed(j);
       break;
     }
   }
@@ -258,13 +245,12 @@ void Planner::join_shared_experts() {
 }
 
 void Planner::find_head_matrices() {
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (!is_op(static_cast<int>(i), OpKind::head_ids)) continue;
-    const std::vector<int> users = readers(steps_[i].outputs[0]);
-    if (!std::ranges::all_of(users, [&](int user) { return steps_[user].matrix(); })) continue;
+  for_each_op(OpKind::head_ids, [&](int i, const Op& op) {
+    const std::vector<int> users = readers(op.outputs[0]);
+    if (!std::ranges::all_of(users, [&](int user) { return steps_[user].matrix(); })) return;
     for (const int user : users) steps_[user].matrix()->of_heads = true;
     steps_[i].only_sorted = true;
-  }
+  });
 }
 
 // Finds values that pass between running kernels: those between matrices, attention and the norms after them, and
@@ -291,7 +277,7 @@ void Planner::find_dataflow() {
     return -1;
   };
   const auto can_pass_dataflow = [&](const Step& step) {
-    if (is_sum_over_ranks(step)) return with_exchanges;
+    if (step.is_op(OpKind::all_reduce)) return with_exchanges;
     if (const MatrixStep* m = step.matrix()) return m->ids == kNone || m->of_heads || is_route(m->ids);
     if (const auto* heads = step.get<HeadsStep>()) return heads->attention != nullptr;
     if (const auto* norm = step.get<NormStep>())
@@ -305,7 +291,7 @@ void Planner::find_dataflow() {
         if (const int from = writer(id);
             step.waits_for(id) && from >= 0 && (can_pass_dataflow(steps_[from]) || is_route(id)))
           dataflow_values_[id] = !program_.is_read_after(id);
-  for (size_t i = 0; i < steps_.size(); ++i) {
+  for (int i = 0; i < count(); ++i) {
     Step& step = steps_[i];
     const auto arrives = [&](ValueId id) {
       const MatrixStep* m = step.matrix();
@@ -314,14 +300,15 @@ void Planner::find_dataflow() {
     if (!can_pass_dataflow(step) || !std::ranges::all_of(step.inputs, arrives)) continue;
     int from = route_of(step);
     if (from < 0) {
-      from = static_cast<int>(i);
+      from = i;
       for (const ValueId id : step.inputs)
         if (step.waits_for(id)) from = std::min(from, writer(id));
     }
-    step.dataflow_input = std::all_of(steps_.begin() + from + 1, steps_.begin() + static_cast<std::ptrdiff_t>(i),
+    step.dataflow_input = std::all_of(steps_.begin() + from + 1, steps_.begin() + i,
                                       [](const Step& other) { return other.dataflow_input || other.only_sorted; });
     const bool of_experts = step.matrix() && step.matrix()->ids != kNone;
-    if (step.dataflow_input && (of_experts || step.get<NormStep>() || step.get<SumStep>() || is_sum_over_ranks(step)))
+    if (step.dataflow_input &&
+        (of_experts || step.get<NormStep>() || step.get<SumStep>() || step.is_op(OpKind::all_reduce)))
       for (const ValueId id : step.outputs) dataflow_values_[id] = !program_.is_read_after(id);
   }
 }
@@ -347,9 +334,8 @@ const Op* activation_behind(const core::Program& program, const Plan& plan, size
     return nullptr;
   const auto& params = std::get<core::ActivationParams>(next.op->params);
   const core::ValueId between = m->parts[0].out;
-  const auto reads = [&](const Step& s) { return std::ranges::count(s.inputs, between) > 0; };
   const bool fits = fused_glu(params) && params.limit == 0 && params.shift == 0 && next.inputs[0] == between;
-  return fits && !program.is_read_after(between) && std::ranges::count_if(plan.steps, reads) == 1 ? next.op : nullptr;
+  return fits && has_one_reader(program, plan.steps, between) ? next.op : nullptr;
 }
 
 void Planner::fuse(bool with_norms) {

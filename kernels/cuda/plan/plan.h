@@ -47,8 +47,8 @@ struct MatrixStep {
     return found == parts.end() ? nullptr : &found->change;
   }
   bool has_changes() const { return change(); }
-  // Whether blocks wait for it before they multiply.
-  bool reads(core::ValueId id) const {
+  // Whether blocks wait for this value before they multiply.
+  bool waits_for(core::ValueId id) const {
     return id == x || (id == ids && !of_heads) || (!shared_expert.empty() && id == shared_expert[0].x);
   }
 };
@@ -103,7 +103,7 @@ struct OpStep {};
 
 struct Step {
   std::variant<OpStep, MatrixStep, HeadsStep, LatentStep, SumStep, NormStep> work;
-  const core::Op* op; // the first op of the step
+  const core::Op* op = nullptr; // the first op of the step
   std::vector<core::ValueId> inputs, outputs;
   bool dataflow_input = false; // reads only dataflow values, so it need not wait for its predecessor
   bool only_sorted = false;    // head_ids read only for sorting
@@ -116,14 +116,21 @@ struct Step {
   const MatrixStep* matrix() const { return get<MatrixStep>(); }
   MatrixStep* matrix() { return std::get_if<MatrixStep>(&work); }
   bool is_op(core::OpKind kind) const { return get<OpStep>() && op && op->kind == kind; }
+  bool has_input(core::ValueId id) const { return std::ranges::count(inputs, id) > 0; }
 
-  // Whether blocks wait for it before their main work, rather than add it at the end.
+  // Whether blocks wait for this value before their main work, rather than add it at the end.
   bool waits_for(core::ValueId id) const {
-    if (const MatrixStep* m = matrix()) return m->reads(id);
+    if (const MatrixStep* m = matrix()) return m->waits_for(id);
     const auto* norm = get<NormStep>();
     return !norm || id == norm->x;
   }
 };
+
+// Whether one step reads this value, and nobody reads it after the Program.
+inline bool has_one_reader(const core::Program& program, const std::vector<Step>& steps, core::ValueId id) {
+  const auto reads = [&](const Step& step) { return step.has_input(id); };
+  return !program.is_read_after(id) && std::ranges::count_if(steps, reads) == 1;
+}
 
 struct Plan {
   std::vector<Step> steps;

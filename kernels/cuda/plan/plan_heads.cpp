@@ -17,11 +17,11 @@ void Planner::fuse_heads() {
   // value <- rope <- norm, each with one reader.
   const auto chain_of = [&](ValueId id) {
     Chain chain{id, nullptr, nullptr, {}};
-    if (const int at = writer(id); is_op(at, OpKind::rope) && read_once(id)) {
+    if (const int at = writer_for_one(id, OpKind::rope); at >= 0) {
       chain.rope = steps_[at].op;
       chain.steps.push_back(at);
       chain.in = chain.rope->inputs[0];
-      if (const int norm = writer(chain.in); is_op(norm, OpKind::rms_norm) && read_once(chain.in)) {
+      if (const int norm = writer_for_one(chain.in, OpKind::rms_norm); norm >= 0) {
         const auto& rope = std::get<core::RopeParams>(chain.rope->params);
         const core::Weight& weights = program_.weights[steps_[norm].op->weights[0]];
         if (std::get<core::NormParams>(steps_[norm].op->params).group == rope.head_dim &&
@@ -36,30 +36,28 @@ void Planner::fuse_heads() {
   };
   // A norm of v with factors of 1 and one reader, or null.
   const auto norm_of_v = [&](ValueId v, int64_t head_dim) -> const Op* {
-    const int at = writer(v);
-    if (!is_op(at, OpKind::rms_norm) || !read_once(v)) return nullptr;
+    const int at = writer_for_one(v, OpKind::rms_norm);
+    if (at < 0) return nullptr;
     const core::Weight& factors = program_.weights[steps_[at].op->weights[0]];
     const auto* values = reinterpret_cast<const float*>(factors.data);
     const bool ones = values && std::all_of(values, values + factors.cols, [](float x) { return x == 1; });
     return ones && std::get<core::NormParams>(steps_[at].op->params).group == head_dim ? steps_[at].op : nullptr;
   };
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (!is_op(static_cast<int>(i), OpKind::kv_store)) continue;
-    const Op& store = *steps_[i].op;
+  for_each_op(OpKind::kv_store, [&](int i, const Op& store) {
     const int32_t layer = std::get<core::KvParams>(store.params).layer;
     const auto attention = std::ranges::find_if(steps_, [&](const Step& step) {
       return step.is_op(OpKind::attention) && std::get<core::AttentionParams>(step.op->params).layer == layer;
     });
-    if (attention == steps_.end()) continue;
+    if (attention == steps_.end()) return;
     const Chain q = chain_of(attention->op->inputs[0]), k = chain_of(store.inputs[0]);
-    if (!q.rope || !k.rope) continue;
+    if (!q.rope || !k.rope) return;
     const auto &q_rope = std::get<core::RopeParams>(q.rope->params),
                &k_rope = std::get<core::RopeParams>(k.rope->params);
     const auto epsilon = [](const Op* norm) { return norm ? std::get<core::NormParams>(norm->params).epsilon : 0; };
-    if (program_.rope_tables[q_rope.table].span != 1) continue;
+    if (program_.rope_tables[q_rope.table].span != 1) return;
     if (q_rope.table != k_rope.table || q_rope.head_dim != k_rope.head_dim || epsilon(q.norm) != epsilon(k.norm))
-      continue;
-    if (std::ranges::any_of(q.steps, [&](int s) { return s > static_cast<int>(i); })) continue;
+      return;
+    if (std::ranges::any_of(q.steps, [&](int s) { return s > i; })) return;
     Step& step = steps_[i];
     HeadsStep heads = {.q_in = q.in,
                        .k_in = k.in,
@@ -83,43 +81,38 @@ void Planner::fuse_heads() {
     }
     step.inputs = {q.in, k.in, heads.v_in};
     step.outputs = {q.rope->outputs[0]};
-    if (attention == steps_.begin() + static_cast<std::ptrdiff_t>(i) + 1) {
+    if (attention == steps_.begin() + i + 1) {
       heads.attention = attention->op;
       step.outputs.push_back(attention->outputs[0]);
-      mark_removed(static_cast<int>(i) + 1);
+      mark_removed(i + 1);
     }
     step.work = heads;
     for (const Chain* chain : {&q, &k})
       for (const int merged : chain->steps) mark_removed(merged);
-  }
-  remove_marked();
+  });
 }
 
 void Planner::fuse_latent_heads() {
   // A rotation of whole heads with one reader, or null.
   const auto rotation = [&](ValueId id, int before) -> const Op* {
-    const int at = writer(id);
-    if (!is_op(at, OpKind::rope) || at > before || !read_once(id)) return nullptr;
+    const int at = writer_for_one(id, OpKind::rope);
+    if (at < 0 || at > before) return nullptr;
     const auto& rope = std::get<core::RopeParams>(steps_[at].op->params);
     const core::RopeTable& table = program_.rope_tables[rope.table];
     const bool whole = 2 * static_cast<int64_t>(table.inverse_frequency.size()) == rope.head_dim;
     return whole && table.span == 1 ? steps_[at].op : nullptr;
   };
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    const int at = static_cast<int>(i);
-    if (!is_op(at, OpKind::latent_store)) continue;
-    const Op& store = *steps_[i].op;
+  for_each_op(OpKind::latent_store, [&](int i, const Op& store) {
     const ValueId c = store.inputs[0], r = store.inputs[1];
-    const Op* const k_rope = r == c ? nullptr : rotation(r, at);
-    if (!k_rope || std::get<core::RopeParams>(k_rope->params).heads != 1) continue;
+    const Op* const k_rope = r == c ? nullptr : rotation(r, i);
+    if (!k_rope || std::get<core::RopeParams>(k_rope->params).heads != 1) return;
     LatentStep latent = {.c_in = c,
                          .r_in = k_rope->inputs[0],
                          .table = std::get<core::RopeParams>(k_rope->params).table,
                          .kv_layer = std::get<core::KvParams>(store.params).layer};
     std::vector<int> taken = {writer(r)};
-    if (const int norm = writer(c);
-        is_op(norm, OpKind::rms_norm) && read_once(c) &&
-        std::get<core::NormParams>(steps_[norm].op->params).group == program_.values[c].width) {
+    if (const int norm = writer_for_one(c, OpKind::rms_norm);
+        norm >= 0 && std::get<core::NormParams>(steps_[norm].op->params).group == program_.values[c].width) {
       latent.c_in = steps_[norm].op->inputs[0];
       latent.c_norm = steps_[norm].op->weights[0];
       latent.epsilon = std::get<core::NormParams>(steps_[norm].op->params).epsilon;
@@ -131,7 +124,7 @@ void Planner::fuse_latent_heads() {
           step.get<OpStep>() && step.op ? std::get_if<core::AttentionParams>(&step.op->params) : nullptr;
       return params && params->layer == latent.kv_layer && step.op->inputs.size() > 1;
     });
-    const Op* const q_rope = attention == steps_.end() ? nullptr : rotation(attention->op->inputs[1], at);
+    const Op* const q_rope = attention == steps_.end() ? nullptr : rotation(attention->op->inputs[1], i);
     if (q_rope && std::get<core::RopeParams>(q_rope->params).table == latent.table &&
         attention->op->inputs[0] != attention->op->inputs[1]) {
       latent.q_in = q_rope->inputs[0];
@@ -143,12 +136,11 @@ void Planner::fuse_latent_heads() {
     }
     steps_[i].work = latent;
     for (const int merged : taken) mark_removed(merged);
-  }
-  remove_marked();
+  });
   // Directly before attention, so that products in between read their input as it arrives.
-  for (size_t i = steps_.size(); i-- > 0;) {
+  for (int i = count(); i-- > 0;) {
     if (!steps_[i].get<LatentStep>()) continue;
-    const auto store = steps_.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto store = steps_.begin() + i;
     const auto next = std::find_if(store + 1, steps_.end(), [](const Step& step) {
       return !step.matrix() && !(step.op && step.op->kind == OpKind::head_ids);
     });

@@ -51,28 +51,33 @@ class Planner {
     return step;
   }
 
-  // -1: none. Callers read values, too: Program::is_read_after.
+  int count() const { return static_cast<int>(steps_.size()); }
+  // The index of the step that writes this value; -1 if none does.
   int writer(core::ValueId id) const {
-    for (size_t i = 0; i < steps_.size(); ++i)
-      if (std::ranges::count(steps_[i].outputs, id)) return static_cast<int>(i);
+    for (int i = 0; i < count(); ++i)
+      if (std::ranges::count(steps_[i].outputs, id)) return i;
     return -1;
   }
+  // Indices of steps. The program's user may read the value, too (Program::is_read_after).
   std::vector<int> readers(core::ValueId id) const {
     std::vector<int> found;
-    for (size_t i = 0; i < steps_.size(); ++i)
-      if (std::ranges::count(steps_[i].inputs, id)) found.push_back(static_cast<int>(i));
+    for (int i = 0; i < count(); ++i)
+      if (steps_[i].has_input(id)) found.push_back(i);
     return found;
   }
-  bool is_sum_over_ranks(const Step& step) const { return step.is_op(core::OpKind::all_reduce); }
-  bool exchanges_follow_one_another() const;
-  bool read_once(core::ValueId id) const { return !program_.is_read_after(id) && readers(id).size() == 1; }
+  bool read_once(core::ValueId id) const { return has_one_reader(program_, steps_, id); }
   bool is_op(int step, core::OpKind kind) const { return step >= 0 && steps_[step].is_op(kind); }
+  // The op of this kind that writes a value which a single step reads; -1 if there is no such op.
+  int writer_for_one(core::ValueId id, core::OpKind kind) const {
+    const int step = writer(id);
+    return is_op(step, kind) && read_once(id) ? step : -1;
+  }
   bool is_factor(int step) const {
     if (!is_op(step, core::OpKind::activate) || !steps_[step].op->weights.empty()) return false;
     const auto& params = std::get<core::ActivationParams>(steps_[step].op->params);
     return params == core::ActivationParams{core::Activation::identity, params.alpha};
   }
-  // With nothing fused after it.
+  // One matrix, with nothing fused behind the product.
   bool is_plain_matrix(int step) const {
     const MatrixStep* m = step < 0 ? nullptr : steps_[step].matrix();
     return m && m->parts.size() == 1 && !m->glu && m->residual == kNone && m->shared_expert.empty();
@@ -83,18 +88,20 @@ class Planner {
   }
   bool takes_router(const MatrixStep& m) const;
   bool is_router(const MatrixStep& m) const;
-  // With nothing fused after it.
+  // Whether the shared expert can be one more choice of each token.
   bool joins_experts(const MatrixStep& experts, const MatrixStep& shared) const;
-  // As one more choice of each token.
+  // Splits a value into the terms of its sum, and lists the steps that add them; false if there are too many terms.
   bool collect_terms(core::ValueId id, float scale, SumStep& sum, std::vector<int>& steps) const;
+  bool exchanges_follow_one_another() const;
 
-  // Removed after the pass, so that indices stay valid.
-  void mark_removed(int index) {
-    Step& step = steps_[index];
-    step.op = nullptr;
-    step.inputs.clear();
-    step.outputs.clear();
+  // Calls visit(index, op) for each op of this kind, then removes the steps that it marked.
+  void for_each_op(core::OpKind kind, const auto& visit) {
+    for (int i = 0; i < count(); ++i)
+      if (is_op(i, kind)) visit(i, *steps_[i].op);
+    remove_marked();
   }
+  // The step stays until the pass ends, so that indices stay valid.
+  void mark_removed(int index) { steps_[index] = {}; }
   void remove_marked() {
     std::erase_if(steps_, [](const Step& step) { return step.op == nullptr; });
   }

@@ -33,7 +33,7 @@ const DecodeCost& decode_cost(const quant::FormatInfo* format) {
   return bits < 4 && format->name.starts_with("IQ") ? kCodebook : kPacked;
 }
 
-// A product; small matrices count as `least_side`.
+// A product's size, where small matrices count as `least_side`.
 struct Work {
   int64_t rows, cols, out_rows;
   double bytes;
@@ -43,16 +43,18 @@ struct Work {
   double millions() const { return static_cast<double>(cols * out_rows) * 1e-6; }
 };
 
+// Can this way multiply the group's product m, and how long does that take?
 struct Question {
   const PlanInputs& in;
   const ProductGroup& group;
   const MatrixStep& m;
   Work work;
+  ProductKernel way = ProductKernel::matvec;
 
   const ChipRates& chip() const { return in.rates; }
   ProductDesc desc() const { return desc_of(in.program, m, group.rows); }
   double read_us() const { return work.bytes / chip().bytes; }
-  // Scaled from the H200 by lanes.
+  // The measured costs of an H200, scaled by lanes.
   double decode_us(double of_million) const {
     static const double measured = known_chip("H200").rates().lanes;
     return work.millions() * of_million * measured / chip().lanes;
@@ -78,20 +80,16 @@ Work work_of(const PlanInputs& in, const ProductGroup& group, const MatrixStep& 
 
 bool always(const Question&) { return true; }
 
-bool fits_tiles(const Question& q, int tile) {
+bool fits_tiles(const Question& q) {
   if (!has_tensor_products(q.in.config, q.in.limits) || !q.in.limits.small_batch) return false;
   if (q.work.experts == 0 ? q.group.dataflow || q.work.rows > kMaxTiledTokens : q.work.rows <= q.m.used)
     return false; // one token's choices are distinct
-  return cut_tiles(q.in.limits, q.desc(), tile).has_value();
-}
-template <int kTile>
-bool fits_tiles_of(const Question& q) {
-  return fits_tiles(q, kTile);
+  return cut_tiles(q.in.limits, q.desc(), tile_of(q.way)).has_value();
 }
 
 // Products that do not fit use tiles of 8. Matrices of heads were not measured.
 bool fits_dots(const Question& q) {
-  return q.in.limits.bulk_copies && q.work.experts > 0 && !q.m.of_heads && fits_tiles(q, 8) &&
+  return q.in.limits.bulk_copies && q.work.experts > 0 && !q.m.of_heads && fits_tiles(q) &&
          std::ranges::any_of(q.group.products, [&](const MatrixStep* m) {
            return cut_dots(q.in.limits, desc_of(q.in.program, *m, q.work.rows)).has_value();
          });
@@ -129,7 +127,7 @@ constexpr double kStart = 3;
 constexpr double kLateStart = 6.5; // without overlap with the predecessor
 double start(const Question& q) { return q.in.overlap && q.in.limits.overlap ? kStart : kLateStart; }
 
-double matvec(const Question& q, ProductKernel) {
+double matvec(const Question& q) {
   const Work& d = q.work;
   const bool bulk = q.in.limits.bulk_copies;
   if (d.experts > 0) return 4 + static_cast<double>(d.rows) * q.read_us() * (bulk ? 0.97 : 2.4);
@@ -141,15 +139,15 @@ double matvec(const Question& q, ProductKernel) {
 }
 
 // A norm reads the whole row first.
-double conversion(const Question& q, ProductKernel way) {
+double conversion(const Question& q) {
   if (q.work.rows > kMaxDividedTokens && q.work.experts == 0) { // f32 is read and f16 written; prompts' results are f16
-    if (way == ProductKernel::prompt && q.m.norm == kNone) return 0;
+    if (q.way == ProductKernel::prompt && q.m.norm == kNone) return 0;
     return 3 + static_cast<double>(q.work.rows * q.work.cols * (kFloatBytes + kF16Bytes)) / q.chip().bytes;
   }
-  if (q.m.norm != kNone) return way == ProductKernel::dots ? 3 : 6;
+  if (q.m.norm != kNone) return q.way == ProductKernel::dots ? 3 : 6;
   const bool made_by_gate_and_up =
-      (way == ProductKernel::tiles_8 || way == ProductKernel::tiles_16) && q.group.rows <= kMaxHalfTokens;
-  return q.group.after_attention || way == ProductKernel::dots || made_by_gate_and_up ? 0 : 3;
+      (q.way == ProductKernel::tiles_8 || q.way == ProductKernel::tiles_16) && q.group.rows <= kMaxHalfTokens;
+  return q.group.after_attention || q.way == ProductKernel::dots || made_by_gate_and_up ? 0 : 3;
 }
 
 // Choices fall at random on four fifths of the experts, since routers prefer some.
@@ -174,33 +172,33 @@ double sorted_experts(const Question& q, int tile, double decode_us, double prod
   return 7 + expert_tiles(q.work, tile) * each + 0.015 * static_cast<double>(q.work.rows);
 }
 
-double tiled(const Question& q, ProductKernel way) {
+double tiled(const Question& q) {
   const Work& d = q.work;
   const DeviceLimits& limits = q.in.limits;
-  const int tile = tile_of(way);
-  double decode = way == ProductKernel::tiles_8    ? d.decode->tile_8
-                  : way == ProductKernel::tiles_16 ? d.decode->tile_16
-                                                   : d.decode->tile_32;
+  const int tile = tile_of(q.way);
+  double decode = q.way == ProductKernel::tiles_8    ? d.decode->tile_8
+                  : q.way == ProductKernel::tiles_16 ? d.decode->tile_16
+                                                     : d.decode->tile_32;
   if (!limits.bulk_copies) {
-    if (way == ProductKernel::tiles_16) decode *= limits.shared_per_block < 160 << 10 ? 1.85 : 1.36;
-    if (way == ProductKernel::tiles_32) decode *= 1.56;
+    if (q.way == ProductKernel::tiles_16) decode *= limits.shared_per_block < 160 << 10 ? 1.85 : 1.36;
+    if (q.way == ProductKernel::tiles_32) decode *= 1.56;
   }
   // Tiles break the f16 hand-over between wide neighbours: llama-8b with 32 streams 10,410 tokens per second, 8,130
   // with gate and up in tiles of 32.
-  if (way == ProductKernel::tiles_32 && d.experts == 0 && limits.prompt_products) decode *= 1.5;
+  if (q.way == ProductKernel::tiles_32 && d.experts == 0 && limits.prompt_products) decode *= 1.5;
   const double products = d.millions() * 1e6 * tile / (0.8 * q.chip().half_products);
   if (d.experts > 0) return sorted_experts(q, tile, q.decode_us(decode), products);
   const double each = std::max(q.decode_us(decode), products);
-  return start(q) + (way == ProductKernel::tiles_32 ? 3 : 0) + std::max(1.15 * q.read_us(), each) +
+  return start(q) + (q.way == ProductKernel::tiles_32 ? 3 : 0) + std::max(1.15 * q.read_us(), each) +
          1.15 * each * static_cast<double>(tiles(d.rows, tile) - 1);
 }
 
-double dots(const Question& q, ProductKernel) {
+double dots(const Question& q) {
   const Work& d = q.work;
   return 6 + expert_tiles(d, 8) * (q.read_us() + 0.08) + static_cast<double>(d.rows) * q.decode_us(0.045);
 }
 
-double wide(const Question& q, ProductKernel) {
+double wide(const Question& q) {
   const Work& d = q.work;
   const bool many = d.experts == 0 && d.rows > kMaxDividedTokens;
   const auto products = [&](int64_t tile) {
@@ -224,14 +222,14 @@ double blocks_us(const Question& q, int64_t block_rows, double least, double pro
                           (products_per_us / sm_count);
   return std::max(q.read_us(), multiply);
 }
-double gemm(const Question& q, ProductKernel) {
+double gemm(const Question& q) {
   return start(q) + blocks_us(q, 128, 1.4, std::min(0.8 * q.chip().half_products, 2.63 * q.chip().lanes));
 }
-double bytes(const Question& q, ProductKernel) {
+double bytes(const Question& q) {
   return start(q) + blocks_us(q, 64, 1.5, std::min(0.8 * q.chip().byte_products, 3.4 * q.chip().lanes));
 }
 
-double prompt(const Question& q, ProductKernel) {
+double prompt(const Question& q) {
   const double products = static_cast<double>(core::round_up(q.work.rows, kPromptTokens)) * q.work.millions() * 1e6 /
                           (0.7 * q.chip().wgmma_products);
   return 20 + q.decode_us(1.35) + products;
@@ -241,17 +239,13 @@ struct Candidate {
   ProductKernel way;
   std::string_view name;
   bool (*fits)(const Question&);
-  double (*microseconds)(const Question&, ProductKernel); // without the input's conversion
+  double (*microseconds)(const Question&); // without the input's conversion
 };
 constexpr Candidate kCandidates[] = {
-    {ProductKernel::matvec, "matvec", always, matvec},
-    {ProductKernel::tiles_8, "tiles-8", fits_tiles_of<8>, tiled},
-    {ProductKernel::tiles_16, "tiles-16", fits_tiles_of<16>, tiled},
-    {ProductKernel::tiles_32, "tiles-32", fits_tiles_of<32>, tiled},
-    {ProductKernel::dots, "dots", fits_dots, dots},
-    {ProductKernel::wide, "wide", fits_wide, wide},
-    {ProductKernel::gemm, "gemm", fits_gemm, gemm},
-    {ProductKernel::bytes, "bytes", fits_bytes, bytes},
+    {ProductKernel::matvec, "matvec", always, matvec},        {ProductKernel::tiles_8, "tiles-8", fits_tiles, tiled},
+    {ProductKernel::tiles_16, "tiles-16", fits_tiles, tiled}, {ProductKernel::tiles_32, "tiles-32", fits_tiles, tiled},
+    {ProductKernel::dots, "dots", fits_dots, dots},           {ProductKernel::wide, "wide", fits_wide, wide},
+    {ProductKernel::gemm, "gemm", fits_gemm, gemm},           {ProductKernel::bytes, "bytes", fits_bytes, bytes},
     {ProductKernel::prompt, "prompt", fits_prompt, prompt},
 };
 static_assert(std::size(kCandidates) == kWays);
@@ -294,13 +288,13 @@ ProductChoice choose(const PlanInputs& in, const ProductGroup& group, std::optio
   ProductChoice choice;
   double least = INFINITY;
   for (const Candidate& candidate : kCandidates) {
+    for (Question& q : questions) q.way = candidate.way;
     if (!std::ranges::all_of(questions, candidate.fits)) continue;
-    double microseconds = candidate.way == ProductKernel::matvec ? 0 : conversion(questions[0], candidate.way);
-    for (const Question& q : questions) microseconds += candidate.microseconds(q, candidate.way);
+    double microseconds = candidate.way == ProductKernel::matvec ? 0 : conversion(questions[0]);
+    for (const Question& q : questions) microseconds += candidate.microseconds(q);
     microseconds *= in.factors[static_cast<size_t>(candidate.way)];
     choice.estimates.push_back({candidate.way, microseconds});
-    const bool wanted = forced == candidate.way;
-    if (wanted) microseconds = -1;
+    if (forced == candidate.way) microseconds = -1;
     if (microseconds >= least) continue;
     least = microseconds;
     choice.way = candidate.way;

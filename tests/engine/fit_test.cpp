@@ -4,7 +4,6 @@
 #include "core/error.h"
 #include "engine/speculation/speculation.h"
 #include "kernels/cpu/executor/executor.h"
-#include "kernels/cuda/plan/memory_plan.h"
 #include "models/architecture.h"
 #include "models/model.h"
 #include "models/synthetic.h"
@@ -76,19 +75,6 @@ TEST_CASE("memory is what a CPU executor takes, for a shape of the benchmark") {
   const Shape model("llama-1b:Q4_K_M");
   CHECK(error_of(model.program, 8192) < 0.02);
   CHECK(std::abs(static_cast<double>(engine::weight_bytes(model.program)) / 1e9 - 0.948) < 0.001);
-}
-
-TEST_CASE("a GPU's layouts keep the bytes of files, rows padded") {
-  for (const quant::FormatInfo& format : quant::formats()) {
-    CAPTURE(format.name);
-    for (const int64_t cols : {4096, 1024}) {
-      const kernels::cuda::LayoutBytes layout = kernels::cuda::layout_bytes(format, cols);
-      CHECK(layout.row >= format.row_bytes(cols));
-      CHECK(layout.row < format.row_bytes(cols) + 16 * (cols / 256 + 1));
-      CHECK(layout.matrix(1) == layout.row_block * layout.row);
-      CHECK(layout.matrix(64) == 64 * layout.row);
-    }
-  }
 }
 
 TEST_CASE("layers go to the GPU as far as they fit, and the largest context fits exactly") {

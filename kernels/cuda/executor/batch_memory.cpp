@@ -11,7 +11,7 @@ static_assert(sizeof(TokenPlace) == kPlaceBytes);
 
 BatchMemory::BatchMemory(const core::Program& program, const core::ExecutorConfig& config)
     : memory_(4 * config.max_batch * sizeof(int32_t), "the batch"), pinned_(4 * config.max_batch * sizeof(int32_t)),
-      rows_(given_bytes(program, config), "the batch"), adapters_(adapter_bytes(program, config), "adapters"),
+      rows_(given_bytes(program, config), "the batch"), adapters_(adapter_use_bytes(program, config), "adapters"),
       sees_ahead_(core::sees_ahead(program)) {
   const int64_t most = config.max_batch;
   const auto split = [&](int32_t* base) { return Arrays{base, base + most, base + 2 * most, base + 3 * most}; };

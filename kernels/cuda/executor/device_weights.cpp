@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/experts/weight_rows.h"
 #include "kernels/cuda/formats/format_kernels.h"
+#include "kernels/cuda/plan/memory_plan.h"
 
 #include <algorithm>
 #include <array>
@@ -19,14 +20,11 @@ size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 
 enum class Use : uint8_t { none, vector, matrix };
 
-// Vectors keep the file's layout.
 std::vector<Use> uses_of(const core::Program& program) {
   std::vector<Use> uses(program.weights.size(), Use::none);
   for (const core::Op& op : program.ops)
     for (size_t i = 0; i < op.weights.size(); ++i) {
-      const core::WeightRole role = core::info_of(op.kind).weights.roles[i];
-      const bool vector =
-          role == core::WeightRole::vector || role == core::WeightRole::taps || role == core::WeightRole::order;
+      const bool vector = keeps_layout(core::info_of(op.kind).weights.roles[i]);
       uses[op.weights[i]] = vector ? Use::vector : Use::matrix;
     }
   return uses;
@@ -78,9 +76,8 @@ DeviceWeights::DeviceWeights(const core::Program& program, const ExpertStore& ex
     DeviceWeight& to = weights_[i];
     offsets[i] = total;
     if (uses[i] == Use::matrix) {
-      const FormatNumbers& format = format_kernels(w.type).numbers;
-      to.row_bytes = format.row_bytes(w.cols);
-      to.matrix_bytes = core::round_up(w.rows, row_block_rows(format.tile_bytes)) * to.row_bytes;
+      to.row_bytes = format_kernels(w.type).numbers.row_bytes(w.cols);
+      to.matrix_bytes = packed_bytes(w);
     }
     const ExpertStore::Place place = experts.place(static_cast<core::WeightId>(i));
     to.data = place.data;

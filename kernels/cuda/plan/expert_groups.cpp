@@ -44,7 +44,7 @@ std::vector<ExpertGroup> expert_groups(const core::Program& program) {
     group->experts = w.count;
     group->weights.push_back(op.weights[0]);
     group->offsets.push_back(group->block_bytes);
-    group->block_bytes += expert_aligned(layout_bytes(*quant::find_format(w.type), w.cols).matrix(w.rows));
+    group->block_bytes += expert_aligned(packed_bytes(w));
     group->file_bytes += expert_aligned(w.matrix_bytes());
   }
   std::erase_if(groups, [](const ExpertGroup& group) { return group.weights.empty(); });

@@ -7,7 +7,9 @@
 #include "kernels/cuda/plan/packed_adapters.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/cuda/plan/workspace_plan.h"
+#include "kernels/cuda/products/desc.h"
 #include "kernels/cuda/products/scratch_sizes.h"
+#include "quant/registry.h"
 
 #include <algorithm>
 #include <set>
@@ -19,10 +21,6 @@ using core::round_up;
 
 constexpr int64_t kAligned = 256;
 
-bool is_vector(core::WeightRole role) {
-  return role == core::WeightRole::vector || role == core::WeightRole::taps || role == core::WeightRole::order;
-}
-
 int64_t weight_bytes(const core::Program& program, const std::vector<ExpertGroup>& groups) {
   std::set<core::WeightId> seen;
   for (const ExpertGroup& group : groups) seen.insert(group.weights.begin(), group.weights.end());
@@ -31,9 +29,8 @@ int64_t weight_bytes(const core::Program& program, const std::vector<ExpertGroup
     for (size_t i = 0; i < op.weights.size(); ++i) {
       const core::Weight& w = program.weights[op.weights[i]];
       if (!seen.insert(op.weights[i]).second) continue;
-      const quant::FormatInfo* format =
-          is_vector(core::info_of(op.kind).weights.roles[i]) ? nullptr : quant::find_format(w.type);
-      bytes += round_up(format ? w.count * layout_bytes(*format, w.cols).matrix(w.rows) : w.total_bytes(), kAligned);
+      const bool packed = !keeps_layout(core::info_of(op.kind).weights.roles[i]) && quant::find_format(w.type);
+      bytes += round_up(packed ? w.count * packed_bytes(w) : w.total_bytes(), kAligned);
     }
   return bytes;
 }
@@ -75,7 +72,7 @@ int64_t given_bytes(const core::Program& program, const core::ExecutorConfig& co
   return config.max_batch * program.row_width * kFloatBytes;
 }
 
-int64_t adapter_bytes(const core::Program& program, const core::ExecutorConfig& config) {
+int64_t adapter_use_bytes(const core::Program& program, const core::ExecutorConfig& config) {
   return config.streams * std::ssize(program.adapters) * static_cast<int64_t>(sizeof(core::AdapterUse));
 }
 
@@ -93,16 +90,13 @@ int64_t reserve_bytes(const core::Program& program, const core::ExecutorConfig& 
   return kKernelsAndGraphs + std::max(kUpload, lists + counts + kStaged + marked);
 }
 
-LayoutBytes layout_bytes(const quant::FormatInfo& format, int64_t cols) {
-  constexpr int64_t kTileGroups = 32, kPiece = 16;
-  const bool scalar = format.block_weights == 1;
-  const int64_t group_weights = scalar ? 32 / format.block_bytes : format.packed ? 32 : 16;
-  const auto payload = [&](int64_t groups) {
-    return round_up(scalar ? 32 * groups : groups / (format.block_weights / group_weights) * format.block_bytes,
-                    kPiece);
-  };
-  const int64_t tile = payload(kTileGroups), groups = (cols + group_weights - 1) / group_weights;
-  return {groups / kTileGroups * tile + payload(groups % kTileGroups), tile <= 340 ? 8 : tile <= 900 ? 4 : 2};
+bool keeps_layout(core::WeightRole role) {
+  return role == core::WeightRole::vector || role == core::WeightRole::taps || role == core::WeightRole::order;
+}
+
+int64_t packed_bytes(const core::Weight& w) {
+  const FormatNumbers format = format_numbers(static_cast<quant::Type>(w.type));
+  return round_up(w.rows, row_block_rows(format.tile_bytes)) * format.row_bytes(w.cols);
 }
 
 MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig& config, const DeviceLimits& limits,
@@ -122,7 +116,7 @@ MemoryPlan plan_memory(const core::Program& program, const core::ExecutorConfig&
   }
   for (const core::StateLayer& layer : program.states) memory.state += state_floats(layer, config) * kFloatBytes;
   memory.scratch = plan_workspace(program, config, plan, limits, adapted).bytes() + 4 * config.max_batch * kFloatBytes +
-                   place_bytes(program, config) + given_bytes(program, config) + adapter_bytes(program, config) +
+                   place_bytes(program, config) + given_bytes(program, config) + adapter_use_bytes(program, config) +
                    expert_table_bytes(groups, limits.sm_count) + mailbox_bytes(program, config);
   memory.reserve = reserve_bytes(program, config);
   return memory;

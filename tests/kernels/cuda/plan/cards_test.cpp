@@ -104,3 +104,18 @@ TEST_CASE("cards: an 8B fits all of them, and larger models' experts stay in the
     for (const Model* model : {&experts, &half_bytes}) CHECK(model->needed(chip, true) < room / 2);
   }
 }
+
+TEST_CASE("cards: layouts keep the bytes of files, rows padded") {
+  for (const quant::FormatInfo& format : quant::formats()) {
+    CAPTURE(format.name);
+    for (const int64_t cols : {4096, 1024}) {
+      const auto bytes = [&](int64_t rows) {
+        return packed_bytes({.type = static_cast<uint32_t>(format.type), .cols = cols, .rows = rows});
+      };
+      const int64_t row = bytes(64) / 64;
+      CHECK(row >= format.row_bytes(cols));
+      CHECK(row < format.row_bytes(cols) + 16 * (cols / 256 + 1));
+      CHECK(bytes(1) == row_block_rows(format_numbers(format.type).tile_bytes) * row);
+    }
+  }
+}

@@ -64,9 +64,7 @@ void Planning::find_gathered() {
     const Step& next = steps[i + 1];
     if (!next.is_op(core::OpKind::gather)) continue;
     const ValueId from = next.inputs[0];
-    const bool read_later = std::any_of(steps.begin() + static_cast<std::ptrdiff_t>(i) + 2, steps.end(),
-                                        [&](const Step& s) { return std::ranges::count(s.inputs, from) > 0; });
-    if (!read_later && !in.program.is_read_after(from) && std::ranges::count(steps[i].outputs, from) > 0)
+    if (has_one_reader(in.program, steps, from) && std::ranges::count(steps[i].outputs, from) > 0)
       gathered[from] = next.outputs[0];
   }
 }
@@ -92,9 +90,8 @@ const CpuExpertLayer* Planning::cpu_experts(ValueId ids) const {
 }
 
 bool Planning::reads_cpu_experts(const Step& step) const {
-  return std::ranges::any_of(in.cpu_experts, [&](const CpuExpertLayer& layer) {
-    return std::ranges::count(step.inputs, layer.out) > 0 && cpu_experts(layer.ids);
-  });
+  return std::ranges::any_of(
+      in.cpu_experts, [&](const CpuExpertLayer& layer) { return step.has_input(layer.out) && cpu_experts(layer.ids); });
 }
 
 bool Planning::is_absorbed(int32_t step) const {
@@ -143,9 +140,8 @@ const MatrixStep* Planning::next_matrix(int32_t step, ValueId x) const {
 
 bool Planning::only_next_reads(int32_t step, ValueId x) const {
   const MatrixStep* next = next_matrix(step, x);
-  const auto reads = [&](const Step& s) { return std::ranges::count(s.inputs, x) > 0; };
-  return next && next->norm == kNone && next->ids == kNone && !in.config.observer && !in.program.is_read_after(x) &&
-         std::ranges::count_if(steps, reads) == 1;
+  return next && next->norm == kNone && next->ids == kNone && !in.config.observer &&
+         has_one_reader(in.program, steps, x);
 }
 
 // One or two rows: the blocks of a product pass A x by dataflow. More: prompt products.

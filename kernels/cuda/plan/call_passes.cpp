@@ -15,7 +15,7 @@ using core::OpKind;
 
 void remove(Calls& calls, size_t i) { calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(i)); }
 
-// The preceding call except Observe; `i` if none.
+// The index of the preceding call that is no Observe; `i` if there is none.
 size_t before(const Calls& calls, size_t i) {
   size_t found = i;
   while (found > 0 && calls[--found].get<Observe>()) {
@@ -23,35 +23,41 @@ size_t before(const Calls& calls, size_t i) {
   return calls[found].get<Observe>() ? i : found;
 }
 
-void pair_matvecs(const Planning& p, Calls& calls) {
+// Calls join(previous, call) for each two calls that follow one another, apart from Observe; where it returns true, the
+// call has taken over the previous one's work.
+void join_neighbours(Calls& calls, const auto& join) {
   for (size_t i = 1; i < calls.size(); ++i) {
     const size_t at = before(calls, i);
-    const Matvec *first = calls[at].get<Matvec>(), *second = calls[i].get<Matvec>();
-    if (at == i || !first || !second || p.in.config.exact || p.in.config.batch_invariant ||
-        first->rows > kDataflowTokens || first->product.matrix.ids != kNone || !p.sibling_follows[calls[at].step] ||
-        !cut_pair(p.in.limits, p.desc(first->product.matrix, first->rows),
-                  p.desc(second->product.matrix, second->rows)))
-      continue;
-    calls[i].work = MatvecPair{first->product, second->product, second->rows};
-    calls[i].first_step = calls[at].step;
-    remove(calls, at);
-    --i;
-  }
-}
-
-void join_prompt_siblings(const Planning& p, Calls& calls) {
-  for (size_t i = 1; i < calls.size(); ++i) {
-    const size_t at = before(calls, i);
-    PromptProduct *first = calls[at].get<PromptProduct>(), *second = calls[i].get<PromptProduct>();
-    if (at == i || !first || !second || !p.sibling_follows[calls[at].step]) continue;
-    second->products.insert(second->products.begin(), first->products.begin(), first->products.end());
+    if (at == i || !join(calls[at], calls[i])) continue;
     calls[i].first_step = calls[at].first_step;
     remove(calls, at);
     --i;
   }
 }
 
-// See exchange/sum_mail.h.
+void pair_matvecs(const Planning& p, Calls& calls) {
+  if (p.in.config.exact || p.in.config.batch_invariant) return;
+  join_neighbours(calls, [&](KernelCall& previous, KernelCall& call) {
+    const Matvec *first = previous.get<Matvec>(), *second = call.get<Matvec>();
+    const bool fits =
+        first && second && first->rows <= kDataflowTokens && first->product.matrix.ids == kNone &&
+        p.sibling_follows[previous.step] &&
+        cut_pair(p.in.limits, p.desc(first->product.matrix, first->rows), p.desc(second->product.matrix, second->rows));
+    if (fits) call.work = MatvecPair{first->product, second->product, second->rows};
+    return fits;
+  });
+}
+
+void join_prompt_siblings(const Planning& p, Calls& calls) {
+  join_neighbours(calls, [&](KernelCall& previous, KernelCall& call) {
+    PromptProduct *first = previous.get<PromptProduct>(), *second = call.get<PromptProduct>();
+    const bool fits = first && second && p.sibling_follows[previous.step];
+    if (fits) second->products.insert(second->products.begin(), first->products.begin(), first->products.end());
+    return fits;
+  });
+}
+
+// Whether the product can mail its result to the other ranks itself (exchange/sum_mail.h).
 bool joins_exchange(const Planning& p, const KernelCall& call, const KernelCall& next) {
   const PromptProduct& product = *call.get<PromptProduct>();
   const auto* sum = next.get<Exchange>();
@@ -100,7 +106,8 @@ void chain_prompt_products(const Planning& p, Calls& calls) {
   }
 }
 
-// Attention over f16 values stays in the f16 range, so it can write the next tensor-core product's form.
+// Attention over f16 values stays in the range of f16, so it can write the layout that the next tensor-core product
+// reads.
 void write_attention_half(const Planning& p, Calls& calls) {
   for (KernelCall& call : calls) {
     const bool prompt = call.get<PromptAttention>();
@@ -119,7 +126,8 @@ void write_attention_half(const Planning& p, Calls& calls) {
   }
 }
 
-// Small batches with the same input need not wait for each other, but share the scratch of partial sums.
+// Products with the same input need not wait for each other. Those that split columns do wait, since all use one
+// scratch for partial sums.
 void mark_siblings(const Planning& p, Calls& calls) {
   bool sibling_runs = false;
   for (KernelCall& call : calls) {
@@ -131,6 +139,7 @@ void mark_siblings(const Planning& p, Calls& calls) {
   }
 }
 
+// A product that split its columns leaves its partial sums to the conversion of the next product's input.
 void leave_sums(const Planning& p, Calls& calls) {
   for (KernelCall& call : calls) {
     auto* batch = call.get<SmallBatch>();
@@ -143,7 +152,7 @@ void leave_sums(const Planning& p, Calls& calls) {
   }
 }
 
-// Inserts conversions unless the buffer already holds the wanted form.
+// Inserts the conversions of inputs, except where the buffer holds the input in the wanted layout already.
 class Conversions {
  public:
   explicit Conversions(const Planning& planning) : p_(planning) {}
@@ -261,16 +270,13 @@ class Conversions {
     if (!centered || group != p_.width(m.x) || p_.weight(norm->op->weights[0]).cols != group ||
         group > kMaxNormedColumns)
       return false;
-    const auto reads = [&](const Step& step) { return std::ranges::count(step.inputs, m.x) > 0; };
-    const std::vector<Step>& steps = p_.steps;
-    const auto first = static_cast<size_t>(call.first_step);
-    size_t behind = first;
-    const auto follows = [&](size_t step) {
-      const MatrixStep* of = step < steps.size() ? steps[step].matrix() : nullptr;
-      return of && of->x == m.x && of->norm == kNone && of->ids == kNone && p_.ways[step] == ProductKernel::prompt;
-    };
-    while (follows(behind)) ++behind;
-    return std::ranges::count_if(steps, reads) == static_cast<std::ptrdiff_t>(behind - first);
+    size_t behind = static_cast<size_t>(call.first_step); // the siblings
+    for (; behind < p_.steps.size() && p_.ways[behind] == ProductKernel::prompt; ++behind) {
+      const MatrixStep* of = p_.steps[behind].matrix();
+      if (!of || of->x != m.x || of->norm != kNone || of->ids != kNone) break;
+    }
+    const auto reads = [&](const Step& step) { return step.has_input(m.x); };
+    return std::ranges::count_if(p_.steps, reads) == static_cast<std::ptrdiff_t>(behind) - call.first_step;
   }
 
   // Values share memory: an output may overwrite the converted value.
@@ -287,10 +293,10 @@ class Conversions {
   Calls calls_;
   int32_t step_ = 0;
   std::optional<Converted> converted_;
-  bool has_loose_bound_ = false; // by attention
-  std::optional<ConvertInput::Sums> sums_;
-  ValueId half_of_ = kNone;
-  // conversion that can clear the maxima, after the last reader of such f16
+  bool has_loose_bound_ = false;           // attention bounds the rows that it converts only loosely
+  std::optional<ConvertInput::Sums> sums_; // the next conversion adds them
+  ValueId half_of_ = kNone;                // the value that gate and up wrote in f16 for down
+  // The conversion that can clear the maxima of such f16, since the last reader has finished before it.
   std::optional<size_t> maxima_clearing_call_;
 };
 

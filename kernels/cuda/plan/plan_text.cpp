@@ -14,11 +14,7 @@ std::string shortened(const std::string& text, size_t columns) {
   return text.size() > columns ? text.substr(0, columns - 3) + "..." : text;
 }
 
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
+std::string join(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
 std::string without_layer(const core::Op& op) {
   const std::string prefix = fmt::format("blk.{}.", op.layer);

@@ -9,6 +9,11 @@
 #include <utility>
 
 namespace ridge::kernels::cuda {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity(); // the cost of taking a place that must stay
+
+} // namespace
 
 ExpertTiers::ExpertTiers(int experts, int slots, int host_places, int spill_places)
     : experts_(experts), in_slot_(slots, -1), in_host_(host_places, -1), spill_places_(spill_places) {
@@ -47,49 +52,41 @@ std::span<const ExpertMove> ExpertTiers::place_experts(std::span<const int32_t> 
   const int count = static_cast<int>(experts_.size());
   for (int e = 0; e < count; ++e) {
     if (!experts_[e].wanted || experts_[e].slot >= 0) continue;
-    if (const int slot = slot_to_take(); slot >= 0)
-      bring_to_gpu(e, slot);
-    else
-      break;
+    const int slot = slot_to_take();
+    if (slot < 0) break;
+    bring_to_gpu(e, slot);
   }
   for (int e = 0; e < count; ++e)
     if (experts_[e].wanted && place_of(e).tier == Tier::file) bring_anywhere(e);
   return moves_;
 }
 
-// Empty, or of the coldest unwanted expert; -1: none.
-int ExpertTiers::slot_to_take() const {
+// An empty place, otherwise the one whose expert has the least cost; -1 if no cost is finite.
+int ExpertTiers::cheapest(const std::vector<int>& places, const auto& cost_of) const {
   int best = -1;
-  double least = std::numeric_limits<double>::infinity();
-  for (int s = 0; s < static_cast<int>(in_slot_.size()); ++s) {
-    if (in_slot_[s] < 0) return s;
-    const Expert& expert = experts_[in_slot_[s]];
-    if (!expert.wanted && expert.heat < least) least = expert.heat, best = s;
+  double least = kNever;
+  for (int place = 0; place < static_cast<int>(places.size()); ++place) {
+    if (places[place] < 0) return place;
+    if (const double cost = cost_of(experts_[places[place]]); cost < least) least = cost, best = place;
   }
   return best;
 }
 
+// Empty, or of the coldest unwanted expert; -1: none.
+int ExpertTiers::slot_to_take() const {
+  return cheapest(in_slot_, [](const Expert& expert) { return expert.wanted ? kNever : expert.heat; });
+}
+
 // Empty, or of the hottest expert on the GPU, which stays there longest; -1: none.
 int ExpertTiers::spare_host_place() const {
-  int best = -1;
-  double most = -std::numeric_limits<double>::infinity();
-  for (int h = 0; h < static_cast<int>(in_host_.size()); ++h) {
-    if (in_host_[h] < 0) return h;
-    const Expert& expert = experts_[in_host_[h]];
-    if (expert.slot >= 0 && expert.heat > most) most = expert.heat, best = h;
-  }
-  return best;
+  return cheapest(in_host_, [](const Expert& expert) { return expert.slot >= 0 ? -expert.heat : kNever; });
 }
 
 // Spare, or of the coldest unwanted expert below `heat`; -1: none.
 int ExpertTiers::host_place_to_take(double heat) const {
   if (const int spare = spare_host_place(); spare >= 0) return spare;
-  int best = -1;
-  for (int h = 0; h < static_cast<int>(in_host_.size()); ++h) {
-    const Expert& expert = experts_[in_host_[h]];
-    if (!expert.wanted && expert.heat < heat) heat = expert.heat, best = h;
-  }
-  return best;
+  return cheapest(in_host_,
+                  [&](const Expert& expert) { return !expert.wanted && expert.heat < heat ? expert.heat : kNever; });
 }
 
 void ExpertTiers::bring_to_gpu(int e, int slot) {
@@ -119,7 +116,7 @@ void ExpertTiers::bring_anywhere(int e) {
     moves_.push_back({e, -1, {Tier::spill, experts_[e].spill}});
     return;
   }
-  if (place < 0) place = host_place_to_take(std::numeric_limits<double>::infinity());
+  if (place < 0) place = host_place_to_take(kNever);
   if (place < 0) throw std::logic_error("an expert without a place");
   if (const int dropped = std::exchange(in_host_[place], e); dropped >= 0) experts_[dropped].host = -1;
   experts_[e].host = place;

@@ -50,6 +50,7 @@ class ExpertTiers {
   };
 
   void warm(Expert& expert) const;
+  int cheapest(const std::vector<int>& places, const auto& cost_of) const;
   int slot_to_take() const;
   int host_place_to_take(double heat) const;
   int spare_host_place() const;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t tiles_of(int64_t n, int64_t per_tile) { return (n + per_tile - 1) / per_tile; }
 
-// A matvec's work; kernels with f32 activations have no table.
+// What a matvec multiplies. `exact` keeps activations in f32, which needs no table.
 struct MatvecWork {
   const ProductDesc& product;
   int tokens;
@@ -24,22 +24,22 @@ struct MatvecWork {
            tokens * (format.groups_of(product.cols) * group_bytes + 16) + (row_blocks + 1) / 2 * 16 +
            row_blocks * row_block_rows(format.tile_bytes) * format.tiles_of(product.cols) * tokens * 4 + 16;
   }
-  // Whose rings fit beside a row block or two.
+  // As many as have room for their rings beside a row block or two.
   int warps(const ChipLimits& chip) const {
     const int64_t none = shared_bytes(0, 2), each = shared_bytes(1, 2) - none;
     return static_cast<int>(std::clamp<int64_t>((chip.shared_per_block - none) / each, 0, kMatvecWarps));
   }
   int64_t row_blocks(int blocks) const { return tiles_of(product.row_blocks(), blocks) * (product.gated ? 2 : 1); }
   int64_t shared_of(int blocks, int warps = kMatvecWarps) const { return shared_bytes(warps, row_blocks(blocks)); }
-  // With a large table and few weights there is time to wait.
+  // Whether it waits for its whole input before it starts: a large table and few weights leave time for that.
   bool waits(int blocks) const {
     return product.format.lut_bytes >= 48 << 10 &&
            row_blocks(blocks) * product.format.tiles_of(product.cols) < 2 * kMatvecWarps;
   }
 };
 
-// Over half of shared memory forces one block per multiprocessor; overlapping launches would start two blocks on the
-// first free one.
+// A block that takes over half of the shared memory is alone on its multiprocessor. Otherwise overlapping launches
+// would start two blocks on the multiprocessor that is free first.
 int64_t alone(const ChipLimits& chip, int64_t bytes) {
   return std::max(bytes, int64_t{chip.shared_per_block} / 2 + 2048);
 }
@@ -51,7 +51,7 @@ MatvecCut cut_passes(const ChipLimits& chip, const MatvecWork& work) {
   const int64_t tasks = tiles_of(work.product.tokens, work.tokens);
   const int row_blocks = work.product.row_blocks();
   cut.blocks = static_cast<int>(std::min<int64_t>(row_blocks, std::max<int64_t>(1, chip.sm_count / tasks)));
-  const auto needed = [&] { return work.shared_bytes(cut.warps, work.row_blocks(cut.blocks)); };
+  const auto needed = [&] { return work.shared_of(cut.blocks, cut.warps); };
   while (needed() > chip.shared_per_block) cut.blocks = std::min(row_blocks, cut.blocks + chip.sm_count);
   cut.shared_bytes = alone(chip, needed());
   cut.waits = work.waits(cut.blocks);
@@ -81,7 +81,7 @@ struct Beside {
   int64_t shared_bytes; // with the product's
 };
 
-// [rows of A][B of a block's results][scaled values][sums][two barriers]
+// Behind the product's shared memory: [rows of A][B of the block's results][scaled values][sums][two barriers].
 std::optional<Beside> cut_beside(const ChipLimits& chip, const MatvecWork& work, int blocks, int warps) {
   const ProductDesc& product = work.product;
   if (product.experts || work.tokens > 2 || product.cols % 32 != 0) return std::nullopt;
@@ -158,7 +158,7 @@ std::optional<RouterCut> cut_router(const ChipLimits& chip, const ProductDesc& p
   return cut;
 }
 
-// At the least estimated cost.
+// Tries all numbers of warp groups and column ranges that fit, and takes those with the least estimated cost.
 std::optional<TileCut> cut_tiles(const ChipLimits& chip, const ProductDesc& product, int tile_tokens) {
   const int group_weights = product.format.group_weights, tile_bytes = product.format.tile_bytes;
   const int limit = chip.shared_per_block - kBatchStaticBytes, min_slots = batch_min_slots(group_weights, tile_bytes);
@@ -173,8 +173,8 @@ std::optional<TileCut> cut_tiles(const ChipLimits& chip, const ProductDesc& prod
   const int row_tiles = product.row_tiles();
   // Unit: a warp tile of 16 rows fetched by a multiprocessor.
   const double part_cost = tile_tokens * kBatchRows * 8.0 / (kBatchRows * tile_bytes);
-  // activations while no weights arrive; a kernel
-  constexpr double kPassCost = 10, kFinishCost = 8;
+  constexpr double kPassCost = 10;  // a pass loads activations while no weights arrive
+  constexpr double kFinishCost = 8; // another kernel adds the ranges' sums
   std::optional<TileCut> best;
   double least = 0;
   for (int warp_groups = batch_warp_groups(group_weights); warp_groups > 0; --warp_groups)

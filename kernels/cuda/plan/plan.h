@@ -17,7 +17,7 @@ inline constexpr int32_t kNone = -1;
 
 // Products with a common input, and what is fused around them.
 struct MatrixStep {
-  // A LoRA change B (scale * (A x)) of a part's result, only in adapted plans; `small`: A x.
+  // What a LoRA adapter adds to a part's result: B (scale * (A x)), where `small` is A x. Only adapted plans have it.
   struct Change {
     core::WeightId a = kNone, b = kNone;
     const core::Op* scale = nullptr;
@@ -32,8 +32,8 @@ struct MatrixStep {
   core::WeightId norm = kNone; // x is RMS-normed first
   float norm_epsilon = 0;
   std::vector<Part> parts;
-  // Parts are gate and up with the same `out`; or one part with an activation (only in a batch's plan:
-  // activation_behind).
+  // The parts are gate and up, which write one `out`. In a batch's plan there can also be one part, whose result the
+  // activation changes (activation_behind).
   std::optional<core::ActivationParams> glu;
   core::ValueId residual = kNone;
   core::ValueId ids = kNone;
@@ -41,7 +41,7 @@ struct MatrixStep {
   std::vector<MatrixStep> shared_expert; // a shared expert's product of the same format, size and gate
   bool of_heads = false;                 // ids are 0 … used - 1, known before any kernel runs
 
-  // The first, whose `small` holds the values of all parts; or null.
+  // The first part's that has one: its `small` holds A x of all parts. Null without adapters.
   const Change* change() const {
     const auto found = std::ranges::find_if(parts, [](const Part& part) { return part.change.scale; });
     return found == parts.end() ? nullptr : &found->change;
@@ -53,10 +53,10 @@ struct MatrixStep {
   }
 };
 
-// Between q/k/v and attention: head norms, rotation, cache; and attention if fused.
+// Normalizes and rotates heads of q and k, writes k and v to the cache, and computes attention if that is fused.
 struct HeadsStep {
   core::ValueId q_in = kNone, k_in = kNone, v_in = kNone;
-  core::ValueId q_out = kNone, k_out = kNone; // k_out kNone: stored only
+  core::ValueId q_out = kNone;
   core::WeightId q_norm = kNone, k_norm = kNone;
   bool normalizes_v = false; // with factors of 1
   float epsilon = 0;
@@ -66,7 +66,7 @@ struct HeadsStep {
   const core::Op* attention = nullptr;
 };
 
-// The norm of c, rotation of r and the queries, the cache.
+// The same for latent attention: normalizes c, rotates r and the queries, writes c and r to the cache.
 struct LatentStep {
   core::ValueId c_in = kNone, r_in = kNone;
   core::ValueId q_in = kNone, q_out = kNone;
@@ -77,7 +77,7 @@ struct LatentStep {
   int32_t kv_layer = kNone;
 };
 
-// Additions after experts: weighted sum, gated shared expert, residual.
+// The additions behind experts: their weighted sum, a gated shared expert, the residual.
 struct SumStep {
   struct Term {
     core::ValueId x, factors = kNone; // shares, or a gate
@@ -142,7 +142,7 @@ struct Plan {
 // `program` must outlive the plan. fold_norms: into the products that read them.
 Plan make_plan(const core::Program& program, bool fuse, bool fold_norms = true);
 
-// Fused, with LoRA adapters inside products, for matvec kernels; nothing without adapters. Routers are not folded.
+// A fused plan whose products add LoRA adapters in their own kernels; nothing without adapters. Routers are not folded.
 std::optional<Plan> make_adapted_plan(const core::Program& program);
 
 // The `activate` that a prompt product can apply to its result, which no other step reads; or null.

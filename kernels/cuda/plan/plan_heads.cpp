@@ -7,7 +7,14 @@ using core::Op;
 using core::OpKind;
 using core::ValueId;
 
-// Into the cache's step, with attention if it follows.
+namespace {
+
+const core::RopeParams& rope_of(const Op& op) { return std::get<core::RopeParams>(op.params); }
+const core::NormParams& norm_of(const Op& op) { return std::get<core::NormParams>(op.params); }
+
+} // namespace
+
+// Fuses norms and rotations into the step that writes the cache, and attention if that follows.
 void Planner::fuse_heads() {
   struct Chain {
     ValueId in;
@@ -22,10 +29,9 @@ void Planner::fuse_heads() {
       chain.steps.push_back(at);
       chain.in = chain.rope->inputs[0];
       if (const int norm = writer_for_one(chain.in, OpKind::rms_norm); norm >= 0) {
-        const auto& rope = std::get<core::RopeParams>(chain.rope->params);
+        const auto& rope = rope_of(*chain.rope);
         const core::Weight& weights = program_.weights[steps_[norm].op->weights[0]];
-        if (std::get<core::NormParams>(steps_[norm].op->params).group == rope.head_dim &&
-            weights.cols == rope.head_dim) {
+        if (norm_of(*steps_[norm].op).group == rope.head_dim && weights.cols == rope.head_dim) {
           chain.norm = steps_[norm].op;
           chain.steps.push_back(norm);
           chain.in = chain.norm->inputs[0];
@@ -41,7 +47,7 @@ void Planner::fuse_heads() {
     const core::Weight& factors = program_.weights[steps_[at].op->weights[0]];
     const auto* values = reinterpret_cast<const float*>(factors.data);
     const bool ones = values && std::all_of(values, values + factors.cols, [](float x) { return x == 1; });
-    return ones && std::get<core::NormParams>(steps_[at].op->params).group == head_dim ? steps_[at].op : nullptr;
+    return ones && norm_of(*steps_[at].op).group == head_dim ? steps_[at].op : nullptr;
   };
   for_each_op(OpKind::kv_store, [&](int i, const Op& store) {
     const int32_t layer = std::get<core::KvParams>(store.params).layer;
@@ -51,9 +57,8 @@ void Planner::fuse_heads() {
     if (attention == steps_.end()) return;
     const Chain q = chain_of(attention->op->inputs[0]), k = chain_of(store.inputs[0]);
     if (!q.rope || !k.rope) return;
-    const auto &q_rope = std::get<core::RopeParams>(q.rope->params),
-               &k_rope = std::get<core::RopeParams>(k.rope->params);
-    const auto epsilon = [](const Op* norm) { return norm ? std::get<core::NormParams>(norm->params).epsilon : 0; };
+    const auto &q_rope = rope_of(*q.rope), &k_rope = rope_of(*k.rope);
+    const auto epsilon = [](const Op* norm) { return norm ? norm_of(*norm).epsilon : 0; };
     if (program_.rope_tables[q_rope.table].span != 1) return;
     if (q_rope.table != k_rope.table || q_rope.head_dim != k_rope.head_dim || epsilon(q.norm) != epsilon(k.norm))
       return;
@@ -72,11 +77,11 @@ void Planner::fuse_heads() {
                        .table = q_rope.table,
                        .kv_layer = layer};
     const Op* const v_norm = norm_of_v(store.inputs[1], q_rope.head_dim);
-    if (v_norm && (!q.norm || std::get<core::NormParams>(v_norm->params).epsilon == heads.epsilon) &&
+    if (v_norm && (!q.norm || norm_of(*v_norm).epsilon == heads.epsilon) &&
         program_.kv_layers[layer].v_dim == q_rope.head_dim) {
       heads.v_in = v_norm->inputs[0];
       heads.normalizes_v = true;
-      heads.epsilon = std::get<core::NormParams>(v_norm->params).epsilon;
+      heads.epsilon = norm_of(*v_norm).epsilon;
       mark_removed(writer(store.inputs[1]));
     }
     step.inputs = {q.in, k.in, heads.v_in};
@@ -97,7 +102,7 @@ void Planner::fuse_latent_heads() {
   const auto rotation = [&](ValueId id, int before) -> const Op* {
     const int at = writer_for_one(id, OpKind::rope);
     if (at < 0 || at > before) return nullptr;
-    const auto& rope = std::get<core::RopeParams>(steps_[at].op->params);
+    const auto& rope = rope_of(*steps_[at].op);
     const core::RopeTable& table = program_.rope_tables[rope.table];
     const bool whole = 2 * static_cast<int64_t>(table.inverse_frequency.size()) == rope.head_dim;
     return whole && table.span == 1 ? steps_[at].op : nullptr;
@@ -105,17 +110,17 @@ void Planner::fuse_latent_heads() {
   for_each_op(OpKind::latent_store, [&](int i, const Op& store) {
     const ValueId c = store.inputs[0], r = store.inputs[1];
     const Op* const k_rope = r == c ? nullptr : rotation(r, i);
-    if (!k_rope || std::get<core::RopeParams>(k_rope->params).heads != 1) return;
+    if (!k_rope || rope_of(*k_rope).heads != 1) return;
     LatentStep latent = {.c_in = c,
                          .r_in = k_rope->inputs[0],
-                         .table = std::get<core::RopeParams>(k_rope->params).table,
+                         .table = rope_of(*k_rope).table,
                          .kv_layer = std::get<core::KvParams>(store.params).layer};
     std::vector<int> taken = {writer(r)};
     if (const int norm = writer_for_one(c, OpKind::rms_norm);
-        norm >= 0 && std::get<core::NormParams>(steps_[norm].op->params).group == program_.values[c].width) {
+        norm >= 0 && norm_of(*steps_[norm].op).group == program_.values[c].width) {
       latent.c_in = steps_[norm].op->inputs[0];
       latent.c_norm = steps_[norm].op->weights[0];
-      latent.epsilon = std::get<core::NormParams>(steps_[norm].op->params).epsilon;
+      latent.epsilon = norm_of(*steps_[norm].op).epsilon;
       taken.push_back(norm);
     }
     steps_[i].inputs = {latent.c_in, latent.r_in};
@@ -125,11 +130,10 @@ void Planner::fuse_latent_heads() {
       return params && params->layer == latent.kv_layer && step.op->inputs.size() > 1;
     });
     const Op* const q_rope = attention == steps_.end() ? nullptr : rotation(attention->op->inputs[1], i);
-    if (q_rope && std::get<core::RopeParams>(q_rope->params).table == latent.table &&
-        attention->op->inputs[0] != attention->op->inputs[1]) {
+    if (q_rope && rope_of(*q_rope).table == latent.table && attention->op->inputs[0] != attention->op->inputs[1]) {
       latent.q_in = q_rope->inputs[0];
       latent.q_out = q_rope->outputs[0];
-      latent.q_heads = std::get<core::RopeParams>(q_rope->params).heads;
+      latent.q_heads = rope_of(*q_rope).heads;
       taken.push_back(writer(latent.q_out));
       steps_[i].inputs.push_back(latent.q_in);
       steps_[i].outputs = {latent.q_out};

@@ -8,18 +8,17 @@ using core::Op;
 using core::OpKind;
 using core::ValueId;
 
-// W x + B (scale * (A x))
+// W x + B (scale * (A x)) becomes one product.
 void Planner::take_adapters() {
-  const auto multiplies = [&](int step) { return is_plain_matrix(step) && steps_[step].matrix()->ids == kNone; };
   for_each_op(OpKind::add, [&](int i, const Op& add) {
     const int w = writer(add.inputs[0]), b = writer(add.inputs[1]);
-    if (std::get<core::AddParams>(add.params).scale != 1 || !multiplies(w) || !multiplies(b)) return;
+    if (std::get<core::AddParams>(add.params).scale != 1 || !is_plain_dense(w) || !is_plain_dense(b)) return;
     const ValueId scaled = steps_[b].matrix()->x;
     const int scale = writer_for_one(scaled, OpKind::adapter_scale);
     if (scale < 0) return;
     const ValueId small = steps_[scale].op->inputs[0];
     const int a = writer(small);
-    if (!multiplies(a) || steps_[a].matrix()->x != steps_[w].matrix()->x || !read_once(add.inputs[0]) ||
+    if (!is_plain_dense(a) || steps_[a].matrix()->x != steps_[w].matrix()->x || !read_once(add.inputs[0]) ||
         !read_once(add.inputs[1]) || !read_once(small))
       return;
     MatrixStep fused = *steps_[w].matrix();
@@ -32,7 +31,7 @@ void Planner::take_adapters() {
   });
 }
 
-// Blocks of one kernel pass A x.
+// The blocks of one kernel pass A x to each other.
 void Planner::pass_small_values() {
   for (const Step& step : steps_)
     if (const MatrixStep* m = step.matrix(); m && m->has_changes()) {

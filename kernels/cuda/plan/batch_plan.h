@@ -16,11 +16,12 @@ namespace ridge::kernels::cuda {
 
 inline constexpr int64_t kGraphTokens = 64; // larger batches are not graphs
 
-// enough to fill the chip with a block per token
+// So many tokens fill the chip with a block per token.
 inline constexpr int64_t kPromptTokensAtLeast = 64;
 
-// ExecutorConfig::batch_invariant: a token attends as if alone in its batch, in so many splits of its context at most;
-// so many tokens share a launch and its scratch, latent attention with a quarter of the splits.
+// With ExecutorConfig::batch_invariant a token attends as if alone in its batch, in kInvariantSplits splits of its
+// context at most. kInvariantTokens tokens share a launch and its scratch. Latent attention has a quarter of the
+// splits.
 inline constexpr int kInvariantSplits = 32, kInvariantTokens = 16, kInvariantLatentShare = 4;
 
 struct TokenRun {
@@ -56,13 +57,14 @@ struct BatchPlan {
   bool is_dataflow(core::ValueId id) const { return dataflow_tokens > 0 && dataflow_values[id]; }
 };
 
-// What the kernels of an attention step can do with its cache.
+// Which kernels can take an attention step, by its head sizes and the cache's types.
 struct AttentionFit {
-  bool fast = false;                            // attention.cu, wide_attention.cu, latent_attention.cu
-  bool prompts = false;                         // prompt_attention.cu, mma_attention.cu
-  bool writes_half = false;                     // also as f16
-  bool ropes_tokens = false, ropes_run = false; // norm, rotate and store inside, for distinct streams; for one
-  bool ropes_prompts = false;                   // prompt_rope.cu
+  bool fast = false;          // attention.cu, wide_attention.cu, latent_attention.cu
+  bool prompts = false;       // prompt_attention.cu, mma_attention.cu
+  bool writes_half = false;   // these can write their result in f16, too
+  bool ropes_tokens = false;  // attention.cu also norms, rotates and stores tokens of distinct streams
+  bool ropes_run = false;     // and consecutive tokens of one stream
+  bool ropes_prompts = false; // prompt_rope.cu
 };
 
 // The same for all batches of an executor.
@@ -83,7 +85,7 @@ struct PlanInputs {
   std::vector<CpuExpertLayer> cpu_experts = {};
 };
 
-// Whether tokens attend to later ones.
+// Whether tokens attend to tokens behind them.
 bool sees_ahead(const core::AttentionParams& params, const PlanShape& shape);
 
 BatchPlan plan_for(const PlanInputs& inputs, const PlanShape& shape);

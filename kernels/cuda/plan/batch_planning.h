@@ -19,10 +19,10 @@ struct Planning {
   const std::vector<Step>& steps;
   const std::vector<AttentionFit>& attention; // by step
   int64_t dataflow_tokens = 0;
-  std::vector<bool> sibling_follows; // shares input and kernel with the next step
-  std::vector<ProductKernel> ways;
+  std::vector<bool> sibling_follows; // by step: the next step is a product with the same input and kernel
+  std::vector<ProductKernel> ways;   // by step
   std::vector<PlannedProducts> products;
-  // One token's gather copies nothing: its input is written as its output.
+  // The gather of one token copies nothing: the step before it writes the gather's output instead of its input.
   std::map<ValueId, ValueId> gathered;
 
   bool overlaps() const { return in.overlap && in.limits.overlap; }
@@ -44,12 +44,13 @@ struct Planning {
   bool dataflow_input(int32_t step) const {
     return dataflow_tokens > 0 && steps[step].dataflow_input && !reads_cpu_experts(steps[step]);
   }
-  // Null: the CPU computes none of these experts in this batch.
+  // Null if the CPU computes none of these experts in this batch.
   const CpuExpertLayer* cpu_experts(ValueId ids) const;
-  bool reads_cpu_experts(const Step& step) const; // their results, which come after the products'
-  // Whether the preceding product computes this router and the next `route`.
+  // The CPU's results arrive after the products' own.
+  bool reads_cpu_experts(const Step& step) const;
+  // How the preceding product computes this router and the next `route`, if it does.
   std::optional<RouterCut> folded_router(int32_t step) const;
-  bool is_absorbed(int32_t step) const;
+  bool is_absorbed(int32_t step) const; // another step's kernel does its work
   ProductKernel way_of_experts(ValueId ids) const;
   static int expert_tile(ProductKernel way, int64_t slots, int64_t experts) {
     return way == ProductKernel::wide ? sorted_wide_tile(slots, experts) : tile_of(way);
@@ -58,7 +59,7 @@ struct Planning {
   // The next step's product if it reads x, otherwise null.
   const MatrixStep* next_matrix(int32_t step, ValueId x) const;
   ProductKernel next_way(int32_t step) const { return ways[step + 1]; }
-  // Whether the next step's product is x's only reader, unnormed and not sorted by expert.
+  // Whether only the next step reads x: a product of one matrix for all tokens that does not normalize x.
   bool only_next_reads(int32_t step, ValueId x) const;
 
  private:

@@ -44,8 +44,8 @@ struct Matvec {
   static constexpr std::string_view kName = "matvec";
   Product product;
   int64_t rows;
-  int free_multiprocessors = 0;       // without a block
-  std::optional<Exchange> sends = {}; // packets of the next call
+  int free_multiprocessors = 0;       // which get no block
+  std::optional<Exchange> sends = {}; // the next call, whose packets this kernel sends
 };
 
 struct MatvecPair {
@@ -54,7 +54,7 @@ struct MatvecPair {
   int64_t rows;
   int free_multiprocessors = 0;
 };
-// With a folded router's scores and choice (router/folded_router.h).
+// A matvec that also computes a folded router's scores and chooses experts (router/folded_router.h).
 struct MatvecRouter {
   static constexpr std::string_view kName = "matvec_router";
   Product product;
@@ -79,7 +79,7 @@ struct SmallBatch {
 struct ExpertBatch : SmallBatch {
   static constexpr std::string_view kName = "expert_batch";
 };
-// Integer products for few slots per expert.
+// Integer dot products, for few slots per expert.
 struct ExpertDots {
   static constexpr std::string_view kName = "expert_dots";
   Product product;
@@ -94,7 +94,7 @@ struct PromptProduct {
   std::vector<Product> products;
   int64_t rows;
   bool writes_half = false, reads_half = false; // as f16 tiles in the value's memory
-  bool has_loose_bound = false;                 // exponents are looser bounds than ConvertInput's
+  bool has_loose_bound = false;                 // the input's exponents bound it less tightly than ConvertInput's
   std::optional<Exchange> sum = {};
 };
 struct IntegerProduct {
@@ -175,7 +175,7 @@ struct Attention {
   bool one_run = false;                // a TokenRun
   std::optional<HalfLayout> half = {}; // also writes this layout
 };
-// Any head size and cache type; chosen positions.
+// For any head size and cache type, and for attention to chosen positions.
 struct PlainAttention : Attention {
   static constexpr std::string_view kName = "plain_attention";
 };
@@ -193,7 +193,7 @@ struct LatentAttention {
   core::ValueId out;
   int64_t rows;
 };
-// Any widths and cache type; chosen positions.
+// For any widths and cache type, and for attention to chosen positions.
 struct PlainLatentAttention : LatentAttention {
   static constexpr std::string_view kName = "plain_latent_attention";
 };

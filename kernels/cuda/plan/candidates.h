@@ -46,7 +46,7 @@ constexpr bool is_tiled(ProductKernel way) {
   return way == ProductKernel::tiles_8 || way == ProductKernel::tiles_16 || way == ProductKernel::tiles_32;
 }
 
-// Values of such batches pass between running kernels, and all products are matvecs.
+// In batches up to this size values pass between running kernels, and all products are matvecs.
 inline constexpr int64_t kDataflowTokens = 2;
 inline constexpr int64_t kMaxTiledTokens = 96; // scratch limit of tiles_*
 
@@ -72,7 +72,7 @@ inline constexpr int kCostsVersion = 2;
 using WayFactors = std::array<double, kWays>;
 WayFactors way_factors(const std::map<std::string, double>& by_name); // missing ways: 1; unknown names are ignored
 
-// By names of ops without the layer ("attn_q attn_k attn_v"), where the way fits. "" matches all.
+// Ways to take where they fit, by names of ops without the layer ("attn_q attn_k attn_v"). "" matches all.
 using ForcedWays = std::map<std::string, ProductKernel>;
 
 ProductChoice choose(const PlanInputs& in, const ProductGroup& group,
@@ -83,8 +83,8 @@ bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits&
 bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits& limits);
 bool has_prompt_attention(const core::ExecutorConfig& config, const DeviceLimits& limits);
 
-// For ProductKernel::wide: tokens of a sorted tile, so that most experts need one; rows of all tiles with padding, 0 if
-// there are too few choices.
+// For experts by ProductKernel::wide. A tile has enough tokens that most experts need only one. The rows of all tiles
+// include padding; 0 if there are too few choices.
 int sorted_wide_tile(int64_t choices, int64_t experts);
 int64_t sorted_wide_rows(int64_t choices, int64_t experts);
 

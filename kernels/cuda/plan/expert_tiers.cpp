@@ -11,7 +11,7 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity(); // the cost of taking a place that must stay
+constexpr double kInfinite = std::numeric_limits<double>::infinity(); // as a cost: the place must stay
 
 } // namespace
 
@@ -64,7 +64,7 @@ std::span<const ExpertMove> ExpertTiers::place_experts(std::span<const int32_t> 
 // An empty place, otherwise the one whose expert has the least cost; -1 if no cost is finite.
 int ExpertTiers::cheapest(const std::vector<int>& places, const auto& cost_of) const {
   int best = -1;
-  double least = kNever;
+  double least = kInfinite;
   for (int place = 0; place < static_cast<int>(places.size()); ++place) {
     if (places[place] < 0) return place;
     if (const double cost = cost_of(experts_[places[place]]); cost < least) least = cost, best = place;
@@ -74,19 +74,19 @@ int ExpertTiers::cheapest(const std::vector<int>& places, const auto& cost_of) c
 
 // Empty, or of the coldest unwanted expert; -1: none.
 int ExpertTiers::slot_to_take() const {
-  return cheapest(in_slot_, [](const Expert& expert) { return expert.wanted ? kNever : expert.heat; });
+  return cheapest(in_slot_, [](const Expert& expert) { return expert.wanted ? kInfinite : expert.heat; });
 }
 
 // Empty, or of the hottest expert on the GPU, which stays there longest; -1: none.
 int ExpertTiers::spare_host_place() const {
-  return cheapest(in_host_, [](const Expert& expert) { return expert.slot >= 0 ? -expert.heat : kNever; });
+  return cheapest(in_host_, [](const Expert& expert) { return expert.slot >= 0 ? -expert.heat : kInfinite; });
 }
 
 // Spare, or of the coldest unwanted expert below `heat`; -1: none.
 int ExpertTiers::host_place_to_take(double heat) const {
   if (const int spare = spare_host_place(); spare >= 0) return spare;
   return cheapest(in_host_,
-                  [&](const Expert& expert) { return !expert.wanted && expert.heat < heat ? expert.heat : kNever; });
+                  [&](const Expert& expert) { return !expert.wanted && expert.heat < heat ? expert.heat : kInfinite; });
 }
 
 void ExpertTiers::bring_to_gpu(int e, int slot) {
@@ -116,7 +116,7 @@ void ExpertTiers::bring_anywhere(int e) {
     moves_.push_back({e, -1, {Tier::spill, experts_[e].spill}});
     return;
   }
-  if (place < 0) place = host_place_to_take(kNever);
+  if (place < 0) place = host_place_to_take(kInfinite);
   if (place < 0) throw std::logic_error("an expert without a place");
   if (const int dropped = std::exchange(in_host_[place], e); dropped >= 0) experts_[dropped].host = -1;
   experts_[e].host = place;

@@ -9,7 +9,7 @@ using core::OpKind;
 using core::Program;
 using core::ValueId;
 
-// norm -> matrices  =>  matrices that norm their input
+// A norm that only products read becomes part of them: they normalize their input.
 void Planner::fold_norms() {
   for_each_op(OpKind::rms_norm, [&](int i, const Op& norm) {
     const auto& params = std::get<core::NormParams>(norm.params);
@@ -32,7 +32,7 @@ void Planner::fold_norms() {
   });
 }
 
-// activation(gate x) * up x
+// activation(gate x) * (up x) becomes one product.
 void Planner::fuse_gate_up() {
   for_each_op(OpKind::glu, [&](int i, const Op& glu) {
     const auto& params = std::get<core::ActivationParams>(glu.params);
@@ -78,7 +78,7 @@ bool Planner::collect_terms(ValueId id, float scale, SumStep& sum, std::vector<i
   return add_term({id, kNone, false, scale});
 }
 
-// experts + sigmoid(gate) * shared expert + x
+// experts + sigmoid(gate) * (shared expert) + x becomes one sum.
 void Planner::fuse_sums() {
   for (int i = count(); i-- > 0;) {
     if (!is_op(i, OpKind::add)) continue;
@@ -100,7 +100,7 @@ void Planner::fuse_sums() {
   remove_marked();
 }
 
-// silu(z) * norm(x), or norm(silu(z) * x)
+// silu(z) * norm(x), or norm(silu(z) * x), becomes one norm.
 void Planner::fuse_gates_of_norms() {
   for (int i = 0; i < count(); ++i) {
     const bool gates_input = is_op(i, OpKind::rms_norm);
@@ -127,15 +127,14 @@ void Planner::fuse_gates_of_norms() {
   remove_marked();
 }
 
-// x + W h
+// x + W h becomes a product that adds x.
 void Planner::fuse_residuals() {
   for_each_op(OpKind::add, [&](int i, const Op& add) {
     if (std::get<core::AddParams>(add.params).scale != 1) return;
     for (const size_t side : {1, 0}) {
       const ValueId product = add.inputs[side], residual = add.inputs[1 - side];
       const int from = writer(product);
-      if (product == residual || !is_plain_matrix(from) || steps_[from].matrix()->ids != kNone || !read_once(product))
-        continue;
+      if (product == residual || !is_plain_dense(from) || !read_once(product)) continue;
       MatrixStep fused = *steps_[from].matrix();
       fused.residual = residual;
       fused.parts[0].out = add.outputs[0];
@@ -148,7 +147,7 @@ void Planner::fuse_residuals() {
   });
 }
 
-// x + norm(h), times a constant
+// x + norm(h), which a constant may multiply, becomes one norm.
 void Planner::fuse_sums_of_norms() {
   for_each_op(OpKind::add, [&](int i, const Op& add) {
     const float scale = std::get<core::AddParams>(add.params).scale;
@@ -178,10 +177,10 @@ void Planner::fuse_sums_of_norms() {
   });
 }
 
-// Joins products of one format with one input.
+// Products of one format with one input become one product.
 void Planner::merge_siblings() {
   for (int i = 0; i < count(); ++i) {
-    if (!is_plain_matrix(i) || steps_[i].matrix()->ids != kNone) continue;
+    if (!is_plain_dense(i)) continue;
     MatrixStep& joined = *steps_[i].matrix();
     for (int j = i + 1; j < count() && joined.parts.size() < size_t{kMaxSegments}; ++j) {
       if (!is_plain_matrix(j) || !same_input(joined, *steps_[j].matrix())) continue;

@@ -82,6 +82,7 @@ class Planner {
     const MatrixStep* m = step < 0 ? nullptr : steps_[step].matrix();
     return m && m->parts.size() == 1 && !m->glu && m->residual == kNone && m->shared_expert.empty();
   }
+  bool is_plain_dense(int step) const { return is_plain_matrix(step) && steps_[step].matrix()->ids == kNone; }
   bool same_input(const MatrixStep& a, const MatrixStep& b) const {
     const core::Weight &wa = program_.weights[a.parts[0].weight], &wb = program_.weights[b.parts[0].weight];
     return a.x == b.x && a.norm == b.norm && a.norm_epsilon == b.norm_epsilon && a.ids == b.ids && wa.type == wb.type;

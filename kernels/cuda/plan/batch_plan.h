@@ -85,7 +85,7 @@ struct PlanInputs {
   std::vector<CpuExpertLayer> cpu_experts = {};
 };
 
-// Whether tokens attend to tokens behind them.
+// Whether tokens attend to later ones.
 bool sees_ahead(const core::AttentionParams& params, const PlanShape& shape);
 
 BatchPlan plan_for(const PlanInputs& inputs, const PlanShape& shape);

@@ -126,7 +126,7 @@ struct Step {
   }
 };
 
-// Whether one step reads this value, and nobody reads it after the Program.
+// Whether a single step reads this value, and it is not read after the Program (Program::is_read_after).
 inline bool has_one_reader(const core::Program& program, const std::vector<Step>& steps, core::ValueId id) {
   const auto reads = [&](const Step& step) { return step.has_input(id); };
   return !program.is_read_after(id) && std::ranges::count_if(steps, reads) == 1;

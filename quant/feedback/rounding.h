@@ -1,7 +1,7 @@
 // Rounding by descent: from encoded rows, codes and scales change one after the other, each to what lowers the output's
 // error Δw H Δwᵀ most while the others stay. H as in quant/feedback/hessian.h.
 //
-// 16 rows run in lanes. Results do not depend on threads or instruction set.
+// Rows run in lanes. Results do not depend on threads or instruction set.
 #pragma once
 
 #include "quant/feedback/block_codes.h"

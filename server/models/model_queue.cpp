@@ -10,12 +10,15 @@ namespace ridge::server {
 void Models::throw_stopping() { throw ApiError(503, "server_error", "the server is shutting down"); }
 void Models::throw_abandoned() { throw ApiError(503, "server_error", "no client waits for it any more"); }
 
+// Whether the model as it is loaded now can answer.
+bool Models::serves(const Entry& entry, const Waiting& waiting) {
+  return entry.model && !entry.outdated && (!waiting.pictures || entry.pictures);
+}
+
 // Whether no client waits for it, or none for what it lacks.
 bool Models::is_abandoned(const Entry& entry) {
-  return std::ranges::none_of(entry.queue, [&](const auto& queued) {
-    const bool served = entry.model && !entry.outdated && (entry.pictures || !queued.second.pictures);
-    return !served && queued.second.is_there();
-  });
+  return std::ranges::none_of(
+      entry.queue, [&](const auto& queued) { return !serves(entry, queued.second) && queued.second.is_there(); });
 }
 
 // Whether its first request is older than those of all other waiting models.
@@ -27,9 +30,7 @@ bool Models::is_next(const Entry& entry) const {
 
 // Models load in the order of their first requests.
 void Models::wait_until_loaded(Entry& entry, const Waiting& waiting, std::unique_lock<std::mutex>& lock) {
-  const auto is_loaded = [&] {
-    return entry.model && !entry.leaving && !entry.outdated && (!waiting.pictures || entry.pictures);
-  };
+  const auto is_loaded = [&] { return !entry.leaving && serves(entry, waiting); };
   if (is_loaded()) return;
   struct Queued {
     Queued(Models& models, Entry& entry, const Waiting& waiting)

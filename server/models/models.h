@@ -109,6 +109,7 @@ class Models {
   static FileStamp stamp_of(const ModelFile& file);
   static void check_names(const std::vector<ModelFile>& files);
   bool is_next(const Entry& entry) const;
+  static bool serves(const Entry& entry, const Waiting& waiting);
   static bool is_abandoned(const Entry& entry);
   [[noreturn]] static void throw_stopping();
   [[noreturn]] static void throw_abandoned();

@@ -14,8 +14,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr float kWeightScale = 1 << kWeightExponent;
-// z saturates at a sixteenth of what A's magnitudes allow for an input at its loose bound of 2^16. No product of gate
-// and up comes near that bound, and its A x would be among f16's smallest numbers otherwise.
+// The limit of z for inputs up to 1 may reach 2^(kLog2Headroom + 1). With inputs at their loose bound of 2^16, z then
+// saturates at a sixteenth of that limit. Inputs of down stay far below this bound; a lower limit would leave their A x
+// among the smallest numbers of f16.
 constexpr int kLog2Headroom = 3;
 constexpr int kMostBalanced = 17; // B's largest values stay above 2^-3
 

@@ -181,7 +181,7 @@ RIDGE_LANES_FN Fit fit_scale(const Lanes* x, const Lanes* w, const Starts& start
     descend(inverse(best));
     if (i == 0) first_gain = best_gain, first = best;
   }
-  if (searches_integers) { // one descent
+  if (searches_integers) { // lanes of equal weights descend once, whatever the others do
     best_gain = select(equal, first_gain, best_gain);
     best = select(equal, first, best);
   }
@@ -361,7 +361,7 @@ RIDGE_LANES_FN FitMin fit_scale_min(const Lanes* x, const Lanes* w, const Consta
     descend(best.scale, best.min);
     if (i == 0) first_gain = best_gain, first = best;
   }
-  if (searches_integers) { // one descent
+  if (searches_integers) { // lanes of equal weights descend once, whatever the others do
     best_gain = select(equal, first_gain, best_gain);
     best = {select(equal, first.scale, best.scale), select(equal, first.min, best.min)};
   }

@@ -112,10 +112,12 @@ TEST_CASE("cards: layouts keep the bytes of files, rows padded") {
       const auto bytes = [&](int64_t rows) {
         return packed_bytes({.type = static_cast<uint32_t>(format.type), .cols = cols, .rows = rows});
       };
-      const int64_t row = bytes(64) / 64;
+      const FormatNumbers numbers = format_numbers(format.type);
+      const int64_t row = numbers.row_bytes(cols);
       CHECK(row >= format.row_bytes(cols));
       CHECK(row < format.row_bytes(cols) + 16 * (cols / 256 + 1));
-      CHECK(bytes(1) == row_block_rows(format_numbers(format.type).tile_bytes) * row);
+      CHECK(bytes(1) == row_block_rows(numbers.tile_bytes) * row);
+      CHECK(bytes(64) == 64 * row);
     }
   }
 }

@@ -1,11 +1,8 @@
 #include "quant/feedback/rounding.h"
 
-#include "core/target_clones.h"
 #include "quant/feedback/gptq.h"
-#include "quant/formats/codebooks.h"
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <numeric>
 #include <stdexcept>
@@ -13,356 +10,135 @@
 namespace ridge::quant {
 namespace {
 
-constexpr int kRowLanes = Descent::kRows;
 constexpr int kMaxPasses = 4;
 constexpr double kWorthwhile = 0.005; // a pass that lowers the error by less is the last
 
-float f16_of(float value) { return core::f32_from_f16(core::f16_from_f32(value)); }
+} // namespace
 
-template <int kSide>
-[[gnu::always_inline]] inline void subtract_tile(const float* h, int64_t stride, const float* x, int64_t count,
-                                                 float* out) {
-  float sum[kSide][kRowLanes] = {};
-  for (int64_t i = 0; i < count; ++i)
-#pragma GCC unroll 8
-    for (int s = 0; s < kSide; ++s)
-#pragma omp simd
-      for (int r = 0; r < kRowLanes; ++r) sum[s][r] += h[s * stride + i] * x[i * kRowLanes + r];
-#pragma GCC unroll 8
-  for (int s = 0; s < kSide; ++s)
-#pragma omp simd
-    for (int r = 0; r < kRowLanes; ++r) out[s * kRowLanes + r] -= sum[s][r];
-}
+Rounding::Rounding(Type type, const Quadratic& quadratic, const float* weights, int64_t rows, Gradient& gradient)
+    : type_(type), quadratic_(quadratic), weights_(weights), rows_(rows), lanes_(lanes(rows)),
+      block_(BlockCodes::of(type)->block), gradient_(gradient),
+      descents_(static_cast<size_t>(lanes_ / Descent::kRows), Descent(type, quadratic)), active_(descents_.size(), 1) {}
 
-// out[k] -= Σ h[k][i] x[i] for k in first … last - 1; h: row k begins at h + k * stride.
-RIDGE_CLONES void subtract_product(const float* h, int64_t stride, int64_t first, int64_t last, const float* x,
-                                   int64_t count, float* out) {
-  constexpr int kSide = 8;
-  int64_t k = first;
-  for (; k + kSide <= last; k += kSide) subtract_tile<kSide>(h + k * stride, stride, x, count, out + k * kRowLanes);
-  for (; k < last; ++k) subtract_tile<1>(h + k * stride, stride, x, count, out + k * kRowLanes);
-}
-
-struct Sweep {
-  const float* h; // of the group's first weight
-  int64_t stride;
-  float damping;
-  int count;
-  const float *scale, *offset; // [kRowLanes]
-  const float *levels, *midpoints;
-  int level_count;
-  bool consecutive;
-};
-
-// Each weight in turn takes its best level. gradient and change follow.
-RIDGE_CLONES void sweep_codes(const Sweep& s, float* decoded, float* gradient, float* code, float* change) {
-  const float lowest = s.levels[0], highest = s.levels[s.level_count - 1];
-  float inverse[kRowLanes];
-  for (int r = 0; r < kRowLanes; ++r) inverse[r] = s.scale[r] != 0.0f ? 1.0f / s.scale[r] : 0.0f;
-  for (int i = 0; i < s.count; ++i) {
-    const float* h = s.h + i * s.stride;
-    const float curvature = h[i] + s.damping, step = 1.0f / curvature;
-    float *d = decoded + i * kRowLanes, *g = gradient + i * kRowLanes, moved[kRowLanes], level[kRowLanes];
-#pragma omp simd
-    for (int r = 0; r < kRowLanes; ++r) {
-      const float x = (d[r] + g[r] * step - s.offset[r]) * inverse[r];
-      level[r] = std::isfinite(x) ? std::min(std::max(x, lowest), highest) : 0.0f;
-    }
-    if (s.consecutive) {
-#pragma omp simd
-      for (int r = 0; r < kRowLanes; ++r) level[r] = (level[r] + 12582912.0f) - 12582912.0f; // rounds
-    } else {
-      float x[kRowLanes];
-      for (int r = 0; r < kRowLanes; ++r) x[r] = level[r], level[r] = lowest;
-      for (int n = 1; n < s.level_count; ++n)
-#pragma omp simd
-        for (int r = 0; r < kRowLanes; ++r) level[r] = x[r] > s.midpoints[n - 1] ? s.levels[n] : level[r];
-    }
-#pragma omp simd
-    for (int r = 0; r < kRowLanes; ++r) {
-      const float value = s.scale[r] * level[r] + s.offset[r];
-      moved[r] = value - d[r];
-      change[r] += moved[r] * (curvature * moved[r] - 2.0f * g[r]);
-      d[r] = value;
-      code[i * kRowLanes + r] = level[r];
-    }
-    for (int j = 0; j < s.count; ++j)
-#pragma omp simd
-      for (int r = 0; r < kRowLanes; ++r) gradient[j * kRowLanes + r] -= h[j] * moved[r];
-#pragma omp simd
-    for (int r = 0; r < kRowLanes; ++r) g[r] -= s.damping * moved[r];
+// Returns the gradient.
+std::vector<float> Rounding::start(std::vector<Descent>& descents, std::span<const Parts> parts) {
+  const int64_t cols = quadratic_.cols, blocks = cols / block_;
+  std::vector<float> error(static_cast<size_t>(cols * lanes_)), gradient(error.size());
+#pragma omp parallel for schedule(dynamic, 1)
+  for (size_t g = 0; g < descents.size(); ++g) {
+    const int64_t first = static_cast<int64_t>(g) * Descent::kRows,
+                  count = std::min<int64_t>(Descent::kRows, rows_ - first);
+    descents[g].start(count, parts.subspan(first * blocks, count * blocks));
+    for (int64_t k = 0; k < cols; ++k)
+      for (int r = 0; r < Descent::kRows; ++r)
+        error[k * lanes_ + first + r] =
+            descents[g].decoded(k, r) - weights_[(first + std::min<int64_t>(r, count - 1)) * cols + k];
   }
+  gradient_.start(error);
+  gradient_.read(0, gradient);
+  std::vector<double> sums(static_cast<size_t>(lanes_));
+  for (int64_t k = 0; k < cols; ++k)
+    for (int64_t lane = 0; lane < lanes_; ++lane)
+      sums[lane] -= static_cast<double>(error[k * lanes_ + lane]) * static_cast<double>(gradient[k * lanes_ + lane]);
+  for (int64_t lane = 0; lane < lanes_; ++lane)
+    descents[lane / Descent::kRows].set_error(static_cast<int>(lane % Descent::kRows), sums[lane]);
+  return gradient;
 }
 
-// H of eight columns = M D Mᵀ, M unit upper triangular.
-void factorize(const Quadratic& quadratic, int64_t at, PointSearch::Octet& octet) {
-  double a[8][8];
-  for (int i = 0; i < 8; ++i)
-    for (int j = 0; j < 8; ++j)
-      a[i][j] = quadratic.h[(at + i) * quadratic.cols + at + j] + (i == j ? quadratic.damping : 0.0f);
-  for (int k = 7; k >= 0; --k) {
-    octet.d[k] = static_cast<float>(std::max(a[k][k], 1e-30));
-    for (int i = 0; i < k; ++i) octet.m[i][k] = static_cast<float>(a[i][k] / std::max(a[k][k], 1e-30));
-    for (int i = 0; i < k; ++i)
-      for (int j = 0; j < k; ++j) a[i][j] -= octet.m[i][k] * a[k][j];
+void Rounding::start(std::span<const Parts> parts) { start_ = start(descents_, parts); }
+
+void Rounding::take_better(std::span<const Parts> parts) {
+  std::vector<Descent> others(descents_.size(), Descent(type_, quadratic_));
+  const std::vector<float> gradient = start(others, parts);
+  for (int64_t lane = 0; lane < lanes_; ++lane) {
+    Descent& mine = descents_[lane / Descent::kRows];
+    const Descent& other = others[lane / Descent::kRows];
+    const auto row = static_cast<int>(lane % Descent::kRows);
+    if (!(other.error(row) < mine.error(row))) continue;
+    mine.take_row(row, other);
+    for (int64_t k = 0; k < quadratic_.cols; ++k) start_[k * lanes_ + lane] = gradient[k * lanes_ + lane];
   }
+  gradient_.write(start_);
+  start_ = {};
+}
+
+bool Rounding::pass() {
+  std::vector<float> gradient(static_cast<size_t>(block_ * lanes_)), moved(gradient.size());
+  std::vector<double> before;
+  for (const Descent& descent : descents_) before.push_back(descent.error());
+  for (int64_t block = 0; block < quadratic_.cols / block_; ++block) {
+    gradient_.read(block * block_, gradient);
+#pragma omp parallel for schedule(dynamic, 1)
+    for (size_t g = 0; g < descents_.size(); ++g) {
+      const size_t lane = g * Descent::kRows;
+      if (active_[g])
+        descents_[g].visit(block, lanes_, &gradient[lane], &moved[lane]);
+      else
+        for (int64_t i = 0; i < block_; ++i) std::fill_n(&moved[i * lanes_ + lane], Descent::kRows, 0.0f);
+    }
+    gradient_.move(block * block_, moved, gradient);
+  }
+  for (size_t g = 0; g < descents_.size(); ++g)
+    active_[g] = active_[g] && descents_[g].error() < (1 - kWorthwhile) * before[g];
+  return std::ranges::any_of(active_, std::identity{});
+}
+
+double Rounding::error() const {
+  return std::accumulate(descents_.begin(), descents_.end(), 0.0,
+                         [](double sum, const Descent& descent) { return sum + descent.error(); });
+}
+
+namespace {
+
+// work(first row, rows), of `step` rows each, in parallel.
+void for_rows(int64_t rows, int64_t step, const std::function<void(int64_t, int64_t)>& work) {
+  std::exception_ptr problem; // must not leave the parallel loop
+#pragma omp parallel for schedule(dynamic, 1)
+  for (int64_t first = 0; first < rows; first += step) try {
+      work(first, std::min(step, rows - first));
+    } catch (...) {
+#pragma omp critical
+      problem = std::current_exception();
+    }
+  if (problem) std::rethrow_exception(problem);
 }
 
 } // namespace
 
-Descent::Descent(Type type, const Quadratic& quadratic)
-    : quadratic_(quadratic), codes_(*BlockCodes::of(type)), points_(PointSearch::of(type)),
-      blocks_(quadratic.cols / codes_.block), parts_(static_cast<size_t>(kRows * blocks_)),
-      decoded_(static_cast<size_t>(quadratic.cols * kRows)), gradient_(decoded_.size()),
-      offset_(static_cast<size_t>(codes_.block * kRows)), scale_(static_cast<size_t>(kRows * codes_.block / 16 + 2)) {
-  for (Trial* trial : {&best_, &trial_})
-    for (auto* values : {&trial->decoded, &trial->gradient, &trial->code})
-      values->resize(static_cast<size_t>(codes_.group * kRows));
-}
-
-// decoded_, offset_ and scale_ of the block's weights.
-void Descent::decode_block(int64_t block) {
-  const int64_t per_row = codes_.block / 16;
-  for (int r = 0; r < kRows; ++r) {
-    const Parts& parts = parts_[r * blocks_ + block];
-    if (points_) points_->scales(parts, &scale_[r * per_row]);
-    for (int i = 0; i < codes_.block; ++i) {
-      const Scales s = points_ ? Scales{scale_[r * per_row + i / 16], 0.0f} : codes_.scales(parts, i / codes_.group);
-      offset_[i * kRows + r] = s.offset;
-      decoded_[(block * codes_.block + i) * kRows + r] = s.scale * static_cast<float>(parts.code[i]) + s.offset;
-    }
-  }
-}
-
-void Descent::start(const float* weights, int64_t rows, std::span<const Parts> parts) {
-  const int64_t cols = quadratic_.cols;
-  rows_ = rows;
-  for (int64_t r = 0; r < kRows; ++r) // repeats the last row
-    std::copy_n(&parts[std::min(r, rows - 1) * blocks_], blocks_, &parts_[r * blocks_]);
-  for (int64_t block = 0; block < blocks_; ++block) decode_block(block);
-  std::vector<float> error(decoded_.size());
-  for (int64_t k = 0; k < cols; ++k)
-    for (int64_t r = 0; r < kRows; ++r)
-      error[k * kRows + r] = decoded_[k * kRows + r] - weights[std::min(r, rows - 1) * cols + k];
-  for (size_t i = 0; i < error.size(); ++i) gradient_[i] = -quadratic_.damping * error[i];
-  constexpr int64_t kStrip = 256;
-  for (int64_t at = 0; at < cols; at += kStrip)
-    subtract_product(quadratic_.h + at, cols, 0, cols, &error[at * kRows], std::min(kStrip, cols - at),
-                     gradient_.data());
-  error_.fill(0);
-  for (size_t i = 0; i < error.size(); ++i)
-    error_[i % kRows] -= static_cast<double>(error[i]) * static_cast<double>(gradient_[i]);
-}
-
-void Descent::take_better(const Descent& other) {
-  for (int r = 0; r < kRows; ++r) {
-    if (!(other.error_[r] < error_[r])) continue;
-    error_[r] = other.error_[r];
-    std::copy_n(&other.parts_[r * blocks_], blocks_, &parts_[r * blocks_]);
-    for (int64_t k = 0; k < quadratic_.cols; ++k) {
-      decoded_[k * kRows + r] = other.decoded_[k * kRows + r];
-      gradient_[k * kRows + r] = other.gradient_[k * kRows + r];
-    }
-  }
-}
-
-double Descent::error() const { return std::accumulate(error_.begin(), error_.begin() + rows_, 0.0); }
-
-void Descent::try_codes(int64_t at, Trial& trial) const {
-  const int n = codes_.group;
-  std::copy_n(&decoded_[at * kRows], n * kRows, trial.decoded.begin());
-  std::copy_n(&gradient_[at * kRows], n * kRows, trial.gradient.begin());
-  trial.change.fill(0);
-  const Sweep sweep{quadratic_.h + at * (quadratic_.cols + 1),
-                    quadratic_.cols,
-                    quadratic_.damping,
-                    n,
-                    trial.scale.data(),
-                    trial.offset.data(),
-                    codes_.levels.data(),
-                    codes_.midpoints.data(),
-                    static_cast<int>(codes_.levels.size()),
-                    codes_.consecutive};
-  for (int i = 0; i < 2; ++i)
-    sweep_codes(sweep, trial.decoded.data(), trial.gradient.data(), trial.code.data(), trial.change.data());
-}
-
-// Codes with the current factors, or with a neighbour of them.
-void Descent::visit_group(int64_t block, int g) {
-  const int n = codes_.group;
-  const int64_t first = block * codes_.block, at = first + g * n;
-  std::array<int, kRows> chosen;
-  chosen.fill(-1);
-  for (int tried = -1; tried < BlockCodes::kNeighbours; ++tried) {
-    Trial& trial = tried < 0 ? best_ : trial_;
-    std::array<bool, kRows> valid;
-    for (int r = 0; r < kRows; ++r) {
-      Parts& parts = parts_[r * blocks_ + block];
-      const float before[4] = {parts.d, parts.m, parts.scale[g % 16], parts.min[g % 16]};
-      valid[r] = tried < 0 || codes_.neighbour(parts, g, tried);
-      const Scales s = codes_.scales(parts, g);
-      trial.scale[r] = s.scale, trial.offset[r] = s.offset;
-      parts.d = before[0], parts.m = before[1], parts.scale[g % 16] = before[2], parts.min[g % 16] = before[3];
-    }
-    if (std::ranges::none_of(valid, std::identity{})) continue;
-    try_codes(at, trial);
-    if (tried < 0) continue;
-    for (int r = 0; r < kRows; ++r) {
-      if (!valid[r] || !(trial.change[r] < best_.change[r])) continue;
-      chosen[r] = tried;
-      best_.change[r] = trial.change[r];
-      for (int i = r; i < n * kRows; i += kRows) {
-        best_.decoded[i] = trial.decoded[i];
-        best_.gradient[i] = trial.gradient[i];
-        best_.code[i] = trial.code[i];
-      }
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    if (!(best_.change[r] < 0)) { // stays
-      for (int i = r; i < n * kRows; i += kRows) {
-        best_.decoded[i] = decoded_[at * kRows + i];
-        best_.gradient[i] = gradient_[at * kRows + i];
-      }
-      continue;
-    }
-    Parts& parts = parts_[r * blocks_ + block];
-    if (chosen[r] >= 0) codes_.neighbour(parts, g, chosen[r]);
-    for (int i = 0; i < n; ++i) parts.code[g * n + i] = static_cast<int8_t>(best_.code[i * kRows + r]);
-    add_change(r, best_.change[r]);
-  }
-  std::vector<float>& moved = trial_.decoded;
-  for (int i = 0; i < n * kRows; ++i) moved[i] = best_.decoded[i] - decoded_[at * kRows + i];
-  std::copy_n(best_.decoded.begin(), n * kRows, &decoded_[at * kRows]);
-  const float* h = quadratic_.h + at;
-  subtract_product(h, quadratic_.cols, first, at, moved.data(), n, gradient_.data());
-  std::copy_n(best_.gradient.begin(), n * kRows, &gradient_[at * kRows]);
-  subtract_product(h, quadratic_.cols, at + n, first + codes_.block, moved.data(), n, gradient_.data());
-}
-
-// All points of a codebook.
-void Descent::visit_octet(int64_t block, int64_t at) {
-  const int64_t first = block * codes_.block, in_block = at - first;
-  PointSearch::Octet octet{};
-  factorize(quadratic_, at, octet);
-  for (int r = 0; r < kRows; ++r) {
-    float y[8];
-    for (int k = 7; k >= 0; --k) {
-      y[k] = gradient_[(at + k) * kRows + r];
-      for (int j = k + 1; j < 8; ++j) y[k] -= octet.m[k][j] * y[j];
-    }
-    for (int k = 0; k < 8; ++k) y[k] /= octet.d[k];
-    for (int k = 0; k < 8; ++k) {
-      for (int i = 0; i < k; ++i) y[k] -= octet.m[i][k] * y[i];
-      octet.weight[k][r] = octet.target[k][r] = decoded_[(at + k) * kRows + r] + y[k];
-    }
-    octet.scale[r] = scale_[r * (codes_.block / 16) + in_block / 16];
-    octet.shift[r] =
-        points_->shifted() ? static_cast<float>(iq1_shift(parts_[r * blocks_ + block].code[in_block])) : 0.0f;
-  }
-  points_->choose(octet);
-  float moved[8 * kRows] = {};
-  for (int r = 0; r < kRows; ++r) {
-    float step[8], change = 0;
-    for (int k = 0; k < 8; ++k) step[k] = octet.scale[r] * octet.code[k][r] - decoded_[(at + k) * kRows + r];
-    for (int k = 0; k < 8; ++k) {
-      float product = quadratic_.damping * step[k];
-      for (int i = 0; i < 8; ++i) product += quadratic_.h[(at + k) * quadratic_.cols + at + i] * step[i];
-      change += step[k] * (product - 2.0f * gradient_[(at + k) * kRows + r]);
-    }
-    if (!(change < 0)) continue;
-    add_change(r, change);
-    for (int k = 0; k < 8; ++k) {
-      moved[k * kRows + r] = step[k];
-      decoded_[(at + k) * kRows + r] += step[k];
-      gradient_[(at + k) * kRows + r] -= quadratic_.damping * step[k];
-      parts_[r * blocks_ + block].code[in_block + k] = static_cast<int8_t>(octet.code[k][r]);
-    }
-  }
-  subtract_product(quadratic_.h + at, quadratic_.cols, first, first + codes_.block, moved, 8, gradient_.data());
-}
-
-// d, then m, by least squares.
-void Descent::refit_factors(int64_t block) {
-  const int n = codes_.block;
-  const int64_t first = block * n;
-  std::vector<float> part(static_cast<size_t>(n * kRows)), product(part.size());
-  for (const bool offset : {false, true}) {
-    if (codes_.factors == BlockCodes::Factors::floats || (offset && !codes_.has_offset)) return;
-    for (int i = 0; i < n * kRows; ++i) part[i] = offset ? offset_[i] : decoded_[first * kRows + i] - offset_[i];
-    for (int i = 0; i < n * kRows; ++i) product[i] = -quadratic_.damping * part[i];
-    subtract_product(quadratic_.h + first * (quadratic_.cols + 1), quadratic_.cols, 0, n, part.data(), n,
-                     product.data()); // -H part
-    for (int r = 0; r < kRows; ++r) {
-      float along = 0, curvature = 0;
-      for (int i = r; i < n * kRows; i += kRows) {
-        along += part[i] * gradient_[first * kRows + i];
-        curvature -= part[i] * product[i];
-      }
-      Parts& parts = parts_[r * blocks_ + block];
-      float& factor = offset ? parts.m : parts.d;
-      const float fitted = f16_of(factor * (1 + along / curvature)), step = fitted / factor - 1;
-      const float change = step * (step * curvature - 2 * along);
-      if (!std::isfinite(fitted) || !(change < 0)) continue;
-      add_change(r, change);
-      factor = fitted;
-      for (int i = r; i < n * kRows; i += kRows) gradient_[first * kRows + i] += step * product[i];
-    }
-    decode_block(block);
-  }
-}
-
-void Descent::pass() {
-  std::vector<float> moved(static_cast<size_t>(codes_.block * kRows));
-  for (int64_t block = 0; block < blocks_; ++block) {
-    const int64_t first = block * codes_.block, end = first + codes_.block;
-    decode_block(block);
-    std::copy_n(&decoded_[first * kRows], moved.size(), moved.begin());
-    if (points_) {
-      for (int64_t at = first; at < end; at += 8) visit_octet(block, at);
-    } else {
-      for (int g = 0; g < codes_.block / codes_.group; ++g) visit_group(block, g);
-      decode_block(block);
-    }
-    refit_factors(block);
-    for (size_t i = 0; i < moved.size(); ++i) moved[i] = decoded_[first * kRows + static_cast<int64_t>(i)] - moved[i];
-    const float* h = quadratic_.h + first;
-    subtract_product(h, quadratic_.cols, 0, first, moved.data(), codes_.block, gradient_.data());
-    subtract_product(h, quadratic_.cols, end, quadratic_.cols, moved.data(), codes_.block, gradient_.data());
-  }
-}
-
 void encode_rounded(Type type, const float* weights, int64_t rows, const Quadratic& quadratic,
-                    const CpuHessian::Factor& factor, std::span<const float> importance, std::byte* out) {
+                    const CpuHessian::Factor& factor, std::span<const float> importance, std::byte* out,
+                    const MakeGradient& make_gradient) {
   const BlockCodes* codes = BlockCodes::of(type);
   const int64_t cols = quadratic.cols;
   if (!codes || factor.cols != cols || std::ssize(importance) != cols)
     throw std::logic_error("encode_rounded: no codes, or another matrix's factor");
   const FormatInfo& info = format(type);
   const int64_t blocks = cols / codes->block, row_bytes = info.row_bytes(cols);
-  std::exception_ptr problem; // must not leave the parallel loop
-#pragma omp parallel for schedule(dynamic, 1)
-  for (int64_t first = 0; first < rows; first += Descent::kRows) try {
-      const int64_t count = std::min<int64_t>(Descent::kRows, rows - first);
-      const float* some = weights + first * cols;
-      Descent descent(type, quadratic), searched(type, quadratic);
-      descent.start(some, count, feedback_parts(type, some, count, cols, factor));
-      searched.start(some, count, search_parts(type, some, count, cols, importance));
-      descent.take_better(searched);
-      for (int i = 0; i < kMaxPasses; ++i) {
-        const double before = descent.error();
-        descent.pass();
-        if (!(descent.error() < (1 - kWorthwhile) * before)) break;
-      }
-      for (int64_t r = 0; r < count; ++r)
-        for (int64_t block = 0; block < blocks; ++block)
-          codes->pack(descent.parts(static_cast<int>(r), block),
-                      out + (first + r) * row_bytes + block * info.block_bytes);
-    } catch (...) {
-#pragma omp critical
-      problem = std::current_exception();
+  const auto round = [&](int64_t first, int64_t count, Gradient& gradient) {
+    const float* some = weights + first * cols;
+    std::vector<Parts> fed(static_cast<size_t>(count * blocks)), searched(fed.size());
+    for_rows(count, Descent::kRows, [&](int64_t at, int64_t n) {
+      std::ranges::copy(feedback_parts(type, some + at * cols, n, cols, factor), &fed[at * blocks]);
+      std::ranges::copy(search_parts(type, some + at * cols, n, cols, importance), &searched[at * blocks]);
+    });
+    Rounding rounding(type, quadratic, some, count, gradient);
+    rounding.start(fed);
+    rounding.take_better(searched);
+    for (int i = 0; i < kMaxPasses && rounding.pass(); ++i) {
     }
-  if (problem) std::rethrow_exception(problem);
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t block = 0; block < blocks; ++block)
+        codes->pack(rounding.parts(r, block), out + (first + r) * row_bytes + block * info.block_bytes);
+  };
+  if (make_gradient) {
+    const std::unique_ptr<Gradient> gradient = make_gradient(Rounding::lanes(rows));
+    round(0, rows, *gradient);
+  } else {
+    for_rows(rows, Descent::kRows, [&](int64_t first, int64_t count) {
+      CpuGradient gradient(quadratic);
+      round(first, count, gradient);
+    });
+  }
 }
 
 void CpuHessian::encode(Type type, const float* weights, int64_t rows, std::byte* out) {

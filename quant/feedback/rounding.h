@@ -1,69 +1,54 @@
-// Rounding by descent: from encoded rows, codes and scales change one after the other, each to what lowers the output's
-// error Δw H Δwᵀ most while the others stay. H as in quant/feedback/hessian.h.
-//
-// Rows run in lanes. Results do not depend on threads or instruction set.
+// Rounding by descent (descent.h): the better of error feedback and importance, and descent from there.
 #pragma once
 
-#include "quant/feedback/block_codes.h"
+#include "quant/feedback/descent.h"
 #include "quant/feedback/hessian.h"
-#include "quant/feedback/lattice_feedback.h"
 
-#include <array>
+#include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 namespace ridge::quant {
 
-// H plus damping on the diagonal.
-struct Quadratic {
-  int64_t cols;
-  const float* h; // [cols][cols], symmetric
-  float damping;
-};
+using MakeGradient = std::function<std::unique_ptr<Gradient>(int64_t lanes)>;
 
-class Descent {
+// All rows of a matrix, block by block.
+class Rounding {
  public:
-  static constexpr int kRows = PointSearch::kRows;
+  // All must outlive it. The gradient has lanes() lanes.
+  Rounding(Type type, const Quadratic& quadratic, const float* weights, int64_t rows, Gradient& gradient);
+  static int64_t lanes(int64_t rows) { return (rows + Descent::kRows - 1) / Descent::kRows * Descent::kRows; }
 
-  // Both must outlive it.
-  Descent(Type type, const Quadratic& quadratic);
-
-  // rows <= kRows; parts: [rows][blocks of a row], encoded `weights`.
-  void start(const float* weights, int64_t rows, std::span<const Parts> parts);
-  // Takes each row of `other` that has less error.
-  void take_better(const Descent& other);
-  // Visits every block once; no row's error grows.
-  void pass();
-  double error(int row) const { return error_[row]; }
-  double error() const; // of all rows
-  const Parts& parts(int row, int64_t block) const { return parts_[row * blocks_ + block]; }
+  // parts: [rows][blocks of a row], encoded weights.
+  void start(std::span<const Parts> parts);
+  // Takes each row that has less error.
+  void take_better(std::span<const Parts> parts);
+  // Visits every block once; no row's error grows. false: not worth another one.
+  bool pass();
+  double error() const;
+  const Parts& parts(int64_t row, int64_t block) const {
+    return descents_[row / Descent::kRows].parts(static_cast<int>(row % Descent::kRows), block);
+  }
 
  private:
-  using Row = std::array<float, kRows>;
-  struct Trial {
-    std::vector<float> decoded, gradient, code; // [weight][kRows]
-    Row change, scale, offset;
-  };
-  void decode_block(int64_t block);
-  void try_codes(int64_t at, Trial& trial) const;
-  void visit_group(int64_t block, int g);
-  void visit_octet(int64_t block, int64_t at);
-  void refit_factors(int64_t block);
-  void add_change(int lane, float change) { error_[lane] += static_cast<double>(change); }
+  std::vector<float> start(std::vector<Descent>& descents, std::span<const Parts> parts);
 
+  const Type type_;
   const Quadratic& quadratic_;
-  const BlockCodes& codes_;
-  const PointSearch* points_;
-  int64_t rows_ = 0, blocks_;
-  std::vector<Parts> parts_;              // [kRows][blocks_]
-  std::vector<float> decoded_, gradient_; // [cols][kRows]; gradient: (w - decoded) H
-  std::vector<float> offset_, scale_;     // of a block's weights; scale_: codebooks, per 16
-  std::array<double, kRows> error_{};
-  Trial best_, trial_;
+  const float* const weights_;
+  const int64_t rows_, lanes_;
+  const int block_;
+  Gradient& gradient_;
+  std::vector<Descent> descents_; // by kRows rows
+  std::vector<uint8_t> active_;   // whose last pass was worthwhile
+  std::vector<float> start_;      // the gradient after start()
 };
 
-// The better of error feedback and of a search with `importance`, per row, and descent from there.
+// The better of error feedback and of a search with `importance`, per row, and descent from there. make_gradient: of
+// all rows at once; null: on the CPU, some rows at a time.
 void encode_rounded(Type type, const float* weights, int64_t rows, const Quadratic& quadratic,
-                    const CpuHessian::Factor& factor, std::span<const float> importance, std::byte* out);
+                    const CpuHessian::Factor& factor, std::span<const float> importance, std::byte* out,
+                    const MakeGradient& make_gradient = nullptr);
 
 } // namespace ridge::quant

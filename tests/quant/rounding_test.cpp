@@ -58,15 +58,52 @@ struct Inputs {
   }
 };
 
-std::vector<std::byte> pack(Type type, const quant::Descent& descent, int64_t rows, int64_t cols) {
+std::vector<std::byte> pack(Type type, const quant::Rounding& rounding, int64_t rows, int64_t cols) {
   const quant::BlockCodes& codes = *quant::BlockCodes::of(type);
   const int64_t bytes = quant::format(type).block_bytes, blocks = cols / codes.block;
   std::vector<std::byte> out(static_cast<size_t>(rows * blocks * bytes));
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t b = 0; b < blocks; ++b)
-      codes.pack(descent.parts(static_cast<int>(r), b), out.data() + (r * blocks + b) * bytes);
+    for (int64_t b = 0; b < blocks; ++b) codes.pack(rounding.parts(r, b), out.data() + (r * blocks + b) * bytes);
   return out;
 }
+
+// Of several times Descent::kRows lanes.
+class Joined final : public quant::Gradient {
+ public:
+  Joined(const quant::Quadratic& quadratic, int64_t lanes) : lanes_(lanes) {
+    for (int64_t lane = 0; lane < lanes; lane += kRows) parts_.emplace_back(quadratic);
+  }
+  void start(std::span<const float> error) override {
+    each(error, [&](quant::CpuGradient& part, auto some) { part.start(some); });
+  }
+  void read(int64_t first, std::span<float> gradient) override {
+    std::vector<float> some(gradient.size() / parts_.size());
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      parts_[p].read(first, some);
+      for (size_t i = 0; i < some.size(); ++i) gradient[i / kRows * lanes_ + p * kRows + i % kRows] = some[i];
+    }
+  }
+  void write(std::span<const float> gradient) override {
+    each(gradient, [&](quant::CpuGradient& part, auto some) { part.write(some); });
+  }
+  void move(int64_t first, std::span<const float> moved, std::span<const float> gradient) override {
+    for (size_t p = 0; p < parts_.size(); ++p) parts_[p].move(first, of(moved, p), of(gradient, p));
+  }
+
+ private:
+  static constexpr size_t kRows = quant::Descent::kRows;
+  std::vector<float> of(std::span<const float> all, size_t p) const {
+    std::vector<float> some(all.size() / parts_.size());
+    for (size_t i = 0; i < some.size(); ++i) some[i] = all[i / kRows * lanes_ + p * kRows + i % kRows];
+    return some;
+  }
+  template <typename Use>
+  void each(std::span<const float> all, const Use& use) {
+    for (size_t p = 0; p < parts_.size(); ++p) use(parts_[p], std::span<const float>(of(all, p)));
+  }
+  int64_t lanes_;
+  std::vector<quant::CpuGradient> parts_;
+};
 
 } // namespace
 
@@ -88,8 +125,9 @@ TEST_CASE("each pass lowers the error, and the error it counts is that of the pa
   const auto weights = tests::random_weights(random, rows * cols);
   for (const Type type : types_with_codes()) {
     CAPTURE(quant::format(type).name);
-    quant::Descent descent(type, quadratic);
-    descent.start(weights.data(), rows, quant::feedback_parts(type, weights.data(), rows, cols, inputs.factor));
+    quant::CpuGradient gradient(quadratic);
+    quant::Rounding descent(type, quadratic, weights.data(), rows, gradient);
+    descent.start(quant::feedback_parts(type, weights.data(), rows, cols, inputs.factor));
     const double first = inputs.error(type, weights, pack(type, descent, rows, cols));
     CHECK(descent.error() == doctest::Approx(first).epsilon(1e-3));
     double before = descent.error();
@@ -131,6 +169,27 @@ TEST_CASE("rounding starts from the better of feedback and importance, row by ro
     std::vector<std::byte> again(rounded.size());
     hessian.round(type, weights.data(), rows, again.data());
     CHECK(inputs.error(type, weights, again) == doctest::Approx(inputs.error(type, weights, rounded)).epsilon(0.02));
+  }
+}
+
+TEST_CASE("all rows at once are rounded as some at a time") {
+  const uint64_t seed = tests::fresh_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const int64_t cols = 512, rows = 2 * quant::Descent::kRows + 7;
+  const Inputs inputs(random, 900, cols);
+  const quant::Quadratic quadratic = inputs.quadratic();
+  const auto weights = tests::random_weights(random, rows * cols);
+  const auto importance = inputs.hessian.mean_squares();
+  for (const Type type : {Type::Q4_K, Type::Q2_K, Type::IQ3_S}) {
+    CAPTURE(quant::format(type).name);
+    std::vector<std::byte> some(static_cast<size_t>(rows * quant::format(type).row_bytes(cols))), all(some.size());
+    const auto encode = [&](std::vector<std::byte>& out, const quant::MakeGradient& make) {
+      quant::encode_rounded(type, weights.data(), rows, quadratic, inputs.factor, importance, out.data(), make);
+    };
+    encode(some, nullptr);
+    encode(all, [&](int64_t lanes) { return std::make_unique<Joined>(quadratic, lanes); });
+    CHECK(all == some);
   }
 }
 

@@ -65,6 +65,47 @@ struct Shared {
   std::map<quant::Type, DeviceCodeMap> codes;
 };
 
+// h: symmetric, with the damping.
+class DeviceGradient final : public quant::Gradient {
+ public:
+  DeviceGradient(std::shared_ptr<Shared> shared, const float* h, int64_t cols, int64_t lanes)
+      : shared_(std::move(shared)), stream_(shared_->stream.handle), h_(h), cols_(cols), lanes_(lanes),
+        gradient_(4 * cols * lanes, "errors"), change_(4 * cols * lanes, "errors") {}
+
+  void start(std::span<const float> error) override { subtract_product(0, error, 0); }
+  void read(int64_t first, std::span<float> gradient) override {
+    RIDGE_CUDA(cudaMemcpyAsync(gradient.data(), at(first), gradient.size_bytes(), cudaMemcpyDeviceToHost, stream_));
+    RIDGE_CUDA(cudaStreamSynchronize(stream_));
+  }
+  void write(std::span<const float> gradient) override { overwrite(0, gradient); }
+  void move(int64_t first, std::span<const float> moved, std::span<const float> gradient) override {
+    subtract_product(first, moved, 1);
+    overwrite(first, gradient);
+  }
+
+ private:
+  float* at(int64_t column) { return gradient_.as<float>() + column * lanes_; }
+  // gradient = beta gradient - H change
+  void subtract_product(int64_t first, std::span<const float> change, float beta) {
+    negative_.resize(change.size());
+    std::ranges::transform(change, negative_.begin(), std::negate{});
+    RIDGE_CUDA(cudaMemcpyAsync(change_.as(), negative_.data(), change.size_bytes(), cudaMemcpyHostToDevice, stream_));
+    shared_->cublas.multiply(stream_, cols_, lanes_, std::ssize(change) / lanes_, h_ + first, cols_,
+                             change_.as<float>(), lanes_, beta, at(0), lanes_);
+  }
+  void overwrite(int64_t first, std::span<const float> gradient) {
+    RIDGE_CUDA(cudaMemcpyAsync(at(first), gradient.data(), gradient.size_bytes(), cudaMemcpyHostToDevice, stream_));
+    RIDGE_CUDA(cudaStreamSynchronize(stream_)); // the caller's arrays change
+  }
+
+  std::shared_ptr<Shared> shared_;
+  cudaStream_t stream_;
+  const float* h_;
+  int64_t cols_, lanes_;
+  DeviceMemory gradient_, change_;
+  std::vector<float> negative_;
+};
+
 class CudaHessian final : public quant::Hessian {
  public:
   CudaHessian(std::shared_ptr<Shared> shared, int64_t cols)
@@ -186,7 +227,7 @@ class CudaHessian final : public quant::Hessian {
     RIDGE_CUDA(cudaStreamSynchronize(stream_));
   }
 
-  // On the CPU, from this Hessian.
+  // Codes on the CPU, products on the GPU.
   void round(quant::Type type, const float* weights, int64_t rows, std::byte* out) override {
     if (m_.bytes() == 0) factorize();
     const int64_t n = cols_;
@@ -198,8 +239,15 @@ class CudaHessian final : public quant::Hessian {
       for (int64_t i = 0; i < n; ++i)
         for (int64_t j = 0; j < i; ++j) host_h_[i * n + j] = host_h_[j * n + i];
     }
-    quant::encode_rounded(type, weights, rows, {n, host_h_.data(), host_factor().damping}, host_factor(),
-                          mean_squares(), out);
+    if (damped_.bytes() == 0) {
+      damped_ = upload(std::span<const float>(host_h_), "a Hessian");
+      std::vector<float> diagonal(static_cast<size_t>(n));
+      for (int64_t i = 0; i < n; ++i) diagonal[i] = host_h_[i * (n + 1)] + damping_;
+      RIDGE_CUDA(cudaMemcpy2D(damped_.as(), 4 * (n + 1), diagonal.data(), 4, 4, n, cudaMemcpyHostToDevice));
+    }
+    quant::encode_rounded(
+        type, weights, rows, {n, host_h_.data(), damping_}, host_factor(), mean_squares(), out,
+        [&](int64_t lanes) { return std::make_unique<DeviceGradient>(shared_, damped_.as<float>(), n, lanes); });
   }
 
  private:
@@ -262,6 +310,7 @@ class CudaHessian final : public quant::Hessian {
   double inputs_ = 0;
   float damping_ = 0;          // of m_ and d_
   std::vector<float> host_h_;  // symmetric
+  DeviceMemory damped_;        // likewise, with damping_
   DeviceMemory upper_;         // zeros below the diagonal
   DeviceMemory shift_, ahead_; // as in quant::CpuHessian
   DeviceMemory inputs_memory_, vectors_memory_;

@@ -79,7 +79,7 @@ TEST_CASE("rounding with the GPU's Hessian loses what it loses with the CPU's, a
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  const int64_t cols = 768, rows = 19;
+  const int64_t cols = 768, rows = 70; // three groups of Descent::kRows
   quant::CpuHessian cpu(cols);
   const auto gpu = maker()(cols);
   const auto x = correlated_inputs(random, 3000, cols);

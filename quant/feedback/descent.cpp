@@ -1,0 +1,343 @@
+#include "quant/feedback/descent.h"
+
+#include "core/target_clones.h"
+#include "quant/formats/codebooks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace ridge::quant {
+namespace {
+
+constexpr int kRowLanes = Descent::kRows;
+
+float f16_of(float value) { return core::f32_from_f16(core::f16_from_f32(value)); }
+
+template <int kSide>
+[[gnu::always_inline]] inline void subtract_tile(const float* h, int64_t stride, const float* x, int64_t count,
+                                                 float* out) {
+  float sum[kSide][kRowLanes] = {};
+  for (int64_t i = 0; i < count; ++i)
+#pragma GCC unroll 8
+    for (int s = 0; s < kSide; ++s)
+#pragma omp simd
+      for (int r = 0; r < kRowLanes; ++r) sum[s][r] += h[s * stride + i] * x[i * kRowLanes + r];
+#pragma GCC unroll 8
+  for (int s = 0; s < kSide; ++s)
+#pragma omp simd
+    for (int r = 0; r < kRowLanes; ++r) out[s * kRowLanes + r] -= sum[s][r];
+}
+
+// out[k] -= Σ h[k][i] x[i] for k < rows; h: row k begins at h + k * stride.
+RIDGE_CLONES void subtract_product(const float* h, int64_t stride, int64_t rows, const float* x, int64_t count,
+                                   float* out) {
+  constexpr int kSide = 8;
+  int64_t k = 0;
+  for (; k + kSide <= rows; k += kSide) subtract_tile<kSide>(h + k * stride, stride, x, count, out + k * kRowLanes);
+  for (; k < rows; ++k) subtract_tile<1>(h + k * stride, stride, x, count, out + k * kRowLanes);
+}
+
+struct Sweep {
+  const float* h; // of the group's first weight
+  int64_t stride;
+  float damping;
+  int count;
+  const float *scale, *offset; // [kRowLanes]
+  const float *levels, *midpoints;
+  int level_count;
+  bool consecutive;
+};
+
+// Each weight in turn takes its best level. gradient and change follow.
+RIDGE_CLONES void sweep_codes(const Sweep& s, float* decoded, float* gradient, float* code, float* change) {
+  const float lowest = s.levels[0], highest = s.levels[s.level_count - 1];
+  float inverse[kRowLanes];
+  for (int r = 0; r < kRowLanes; ++r) inverse[r] = s.scale[r] != 0.0f ? 1.0f / s.scale[r] : 0.0f;
+  for (int i = 0; i < s.count; ++i) {
+    const float* h = s.h + i * s.stride;
+    const float curvature = h[i] + s.damping, step = 1.0f / curvature;
+    float *d = decoded + i * kRowLanes, *g = gradient + i * kRowLanes, moved[kRowLanes], level[kRowLanes];
+#pragma omp simd
+    for (int r = 0; r < kRowLanes; ++r) {
+      const float x = (d[r] + g[r] * step - s.offset[r]) * inverse[r];
+      level[r] = std::isfinite(x) ? std::min(std::max(x, lowest), highest) : 0.0f;
+    }
+    if (s.consecutive) {
+#pragma omp simd
+      for (int r = 0; r < kRowLanes; ++r) level[r] = (level[r] + 12582912.0f) - 12582912.0f; // rounds
+    } else {
+      float x[kRowLanes];
+      for (int r = 0; r < kRowLanes; ++r) x[r] = level[r], level[r] = lowest;
+      for (int n = 1; n < s.level_count; ++n)
+#pragma omp simd
+        for (int r = 0; r < kRowLanes; ++r) level[r] = x[r] > s.midpoints[n - 1] ? s.levels[n] : level[r];
+    }
+#pragma omp simd
+    for (int r = 0; r < kRowLanes; ++r) {
+      const float value = s.scale[r] * level[r] + s.offset[r];
+      moved[r] = value - d[r];
+      change[r] += moved[r] * (curvature * moved[r] - 2.0f * g[r]);
+      d[r] = value;
+      code[i * kRowLanes + r] = level[r];
+    }
+    for (int j = 0; j < s.count; ++j)
+#pragma omp simd
+      for (int r = 0; r < kRowLanes; ++r) gradient[j * kRowLanes + r] -= h[j] * moved[r];
+#pragma omp simd
+    for (int r = 0; r < kRowLanes; ++r) g[r] -= s.damping * moved[r];
+  }
+}
+
+// H of eight columns = M D Mᵀ, M unit upper triangular.
+void factorize(const Quadratic& quadratic, int64_t at, PointSearch::Octet& octet) {
+  double a[8][8];
+  for (int i = 0; i < 8; ++i)
+    for (int j = 0; j < 8; ++j)
+      a[i][j] = quadratic.h[(at + i) * quadratic.cols + at + j] + (i == j ? quadratic.damping : 0.0f);
+  for (int k = 7; k >= 0; --k) {
+    octet.d[k] = static_cast<float>(std::max(a[k][k], 1e-30));
+    for (int i = 0; i < k; ++i) octet.m[i][k] = static_cast<float>(a[i][k] / std::max(a[k][k], 1e-30));
+    for (int i = 0; i < k; ++i)
+      for (int j = 0; j < k; ++j) a[i][j] -= octet.m[i][k] * a[k][j];
+  }
+}
+
+} // namespace
+
+Descent::Descent(Type type, const Quadratic& quadratic)
+    : quadratic_(quadratic), codes_(*BlockCodes::of(type)), points_(PointSearch::of(type)),
+      blocks_(quadratic.cols / codes_.block), parts_(static_cast<size_t>(kRows * blocks_)),
+      decoded_(static_cast<size_t>(quadratic.cols * kRows)), gradient_(static_cast<size_t>(codes_.block * kRows)),
+      offset_(static_cast<size_t>(codes_.block * kRows)), scale_(static_cast<size_t>(kRows * codes_.block / 16 + 2)) {
+  for (Trial* trial : {&best_, &trial_})
+    for (auto* values : {&trial->decoded, &trial->gradient, &trial->code})
+      values->resize(static_cast<size_t>(codes_.group * kRows));
+}
+
+// decoded_, offset_ and scale_ of the block's weights.
+void Descent::decode_block(int64_t block) {
+  const int64_t per_row = codes_.block / 16;
+  for (int r = 0; r < kRows; ++r) {
+    const Parts& parts = parts_[r * blocks_ + block];
+    if (points_) points_->scales(parts, &scale_[r * per_row]);
+    for (int i = 0; i < codes_.block; ++i) {
+      const Scales s = points_ ? Scales{scale_[r * per_row + i / 16], 0.0f} : codes_.scales(parts, i / codes_.group);
+      offset_[i * kRows + r] = s.offset;
+      decoded_[(block * codes_.block + i) * kRows + r] = s.scale * static_cast<float>(parts.code[i]) + s.offset;
+    }
+  }
+}
+
+void Descent::start(int64_t rows, std::span<const Parts> parts) {
+  rows_ = rows;
+  for (int64_t r = 0; r < kRows; ++r) // repeats the last row
+    std::copy_n(&parts[std::min(r, rows - 1) * blocks_], blocks_, &parts_[r * blocks_]);
+  for (int64_t block = 0; block < blocks_; ++block) decode_block(block);
+}
+
+void Descent::take_row(int row, const Descent& other) {
+  error_[row] = other.error_[row];
+  std::copy_n(&other.parts_[row * blocks_], blocks_, &parts_[row * blocks_]);
+  for (int64_t k = row; k < std::ssize(decoded_); k += kRows) decoded_[k] = other.decoded_[k];
+}
+
+double Descent::error() const { return std::accumulate(error_.begin(), error_.begin() + rows_, 0.0); }
+
+void Descent::try_codes(int64_t at, Trial& trial) const {
+  const int n = codes_.group;
+  std::copy_n(&decoded_[at * kRows], n * kRows, trial.decoded.begin());
+  std::copy_n(&gradient_[(at - first_) * kRows], n * kRows, trial.gradient.begin());
+  trial.change.fill(0);
+  const Sweep sweep{quadratic_.h + at * (quadratic_.cols + 1),
+                    quadratic_.cols,
+                    quadratic_.damping,
+                    n,
+                    trial.scale.data(),
+                    trial.offset.data(),
+                    codes_.levels.data(),
+                    codes_.midpoints.data(),
+                    static_cast<int>(codes_.levels.size()),
+                    codes_.consecutive};
+  for (int i = 0; i < 2; ++i)
+    sweep_codes(sweep, trial.decoded.data(), trial.gradient.data(), trial.code.data(), trial.change.data());
+}
+
+// Codes with the current factors, or with a neighbour of them.
+void Descent::visit_group(int64_t block, int g) {
+  const int n = codes_.group;
+  const int64_t at = first_ + g * n;
+  float* const gradient = &gradient_[g * n * kRows];
+  std::array<int, kRows> chosen;
+  chosen.fill(-1);
+  for (int tried = -1; tried < BlockCodes::kNeighbours; ++tried) {
+    Trial& trial = tried < 0 ? best_ : trial_;
+    std::array<bool, kRows> valid;
+    for (int r = 0; r < kRows; ++r) {
+      Parts& parts = parts_[r * blocks_ + block];
+      const float before[4] = {parts.d, parts.m, parts.scale[g % 16], parts.min[g % 16]};
+      valid[r] = tried < 0 || codes_.neighbour(parts, g, tried);
+      const Scales s = codes_.scales(parts, g);
+      trial.scale[r] = s.scale, trial.offset[r] = s.offset;
+      parts.d = before[0], parts.m = before[1], parts.scale[g % 16] = before[2], parts.min[g % 16] = before[3];
+    }
+    if (std::ranges::none_of(valid, std::identity{})) continue;
+    try_codes(at, trial);
+    if (tried < 0) continue;
+    for (int r = 0; r < kRows; ++r) {
+      if (!valid[r] || !(trial.change[r] < best_.change[r])) continue;
+      chosen[r] = tried;
+      best_.change[r] = trial.change[r];
+      for (int i = r; i < n * kRows; i += kRows) {
+        best_.decoded[i] = trial.decoded[i];
+        best_.gradient[i] = trial.gradient[i];
+        best_.code[i] = trial.code[i];
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    if (!(best_.change[r] < 0)) { // stays
+      for (int i = r; i < n * kRows; i += kRows) {
+        best_.decoded[i] = decoded_[at * kRows + i];
+        best_.gradient[i] = gradient[i];
+      }
+      continue;
+    }
+    Parts& parts = parts_[r * blocks_ + block];
+    if (chosen[r] >= 0) codes_.neighbour(parts, g, chosen[r]);
+    for (int i = 0; i < n; ++i) parts.code[g * n + i] = static_cast<int8_t>(best_.code[i * kRows + r]);
+    add_change(r, best_.change[r]);
+  }
+  std::vector<float>& moved = trial_.decoded;
+  for (int i = 0; i < n * kRows; ++i) moved[i] = best_.decoded[i] - decoded_[at * kRows + i];
+  std::copy_n(best_.decoded.begin(), n * kRows, &decoded_[at * kRows]);
+  const int64_t cols = quadratic_.cols, behind = at + n;
+  subtract_product(quadratic_.h + first_ * cols + at, cols, at - first_, moved.data(), n, gradient_.data());
+  std::copy_n(best_.gradient.begin(), n * kRows, gradient);
+  subtract_product(quadratic_.h + behind * cols + at, cols, first_ + codes_.block - behind, moved.data(), n,
+                   gradient + n * kRows);
+}
+
+// All points of a codebook.
+void Descent::visit_octet(int64_t block, int64_t at) {
+  const int64_t in_block = at - first_;
+  float* const gradient = &gradient_[in_block * kRows];
+  PointSearch::Octet octet{};
+  factorize(quadratic_, at, octet);
+  for (int r = 0; r < kRows; ++r) {
+    float y[8];
+    for (int k = 7; k >= 0; --k) {
+      y[k] = gradient[k * kRows + r];
+      for (int j = k + 1; j < 8; ++j) y[k] -= octet.m[k][j] * y[j];
+    }
+    for (int k = 0; k < 8; ++k) y[k] /= octet.d[k];
+    for (int k = 0; k < 8; ++k) {
+      for (int i = 0; i < k; ++i) y[k] -= octet.m[i][k] * y[i];
+      octet.weight[k][r] = octet.target[k][r] = decoded_[(at + k) * kRows + r] + y[k];
+    }
+    octet.scale[r] = scale_[r * (codes_.block / 16) + in_block / 16];
+    octet.shift[r] =
+        points_->shifted() ? static_cast<float>(iq1_shift(parts_[r * blocks_ + block].code[in_block])) : 0.0f;
+  }
+  points_->choose(octet);
+  float moved[8 * kRows] = {};
+  for (int r = 0; r < kRows; ++r) {
+    float step[8], change = 0;
+    for (int k = 0; k < 8; ++k) step[k] = octet.scale[r] * octet.code[k][r] - decoded_[(at + k) * kRows + r];
+    for (int k = 0; k < 8; ++k) {
+      float product = quadratic_.damping * step[k];
+      for (int i = 0; i < 8; ++i) product += quadratic_.h[(at + k) * quadratic_.cols + at + i] * step[i];
+      change += step[k] * (product - 2.0f * gradient[k * kRows + r]);
+    }
+    if (!(change < 0)) continue;
+    add_change(r, change);
+    for (int k = 0; k < 8; ++k) {
+      moved[k * kRows + r] = step[k];
+      decoded_[(at + k) * kRows + r] += step[k];
+      gradient[k * kRows + r] -= quadratic_.damping * step[k];
+      parts_[r * blocks_ + block].code[in_block + k] = static_cast<int8_t>(octet.code[k][r]);
+    }
+  }
+  subtract_product(quadratic_.h + first_ * quadratic_.cols + at, quadratic_.cols, codes_.block, moved, 8,
+                   gradient_.data());
+}
+
+// d, then m, by least squares.
+void Descent::refit_factors(int64_t block) {
+  const int n = codes_.block;
+  std::vector<float> part(static_cast<size_t>(n * kRows)), product(part.size());
+  for (const bool offset : {false, true}) {
+    if (codes_.factors == BlockCodes::Factors::floats || (offset && !codes_.has_offset)) return;
+    for (int i = 0; i < n * kRows; ++i) part[i] = offset ? offset_[i] : decoded_[first_ * kRows + i] - offset_[i];
+    for (int i = 0; i < n * kRows; ++i) product[i] = -quadratic_.damping * part[i];
+    subtract_product(quadratic_.h + first_ * (quadratic_.cols + 1), quadratic_.cols, n, part.data(), n,
+                     product.data()); // -H part
+    for (int r = 0; r < kRows; ++r) {
+      float along = 0, curvature = 0;
+      for (int i = r; i < n * kRows; i += kRows) {
+        along += part[i] * gradient_[i];
+        curvature -= part[i] * product[i];
+      }
+      Parts& parts = parts_[r * blocks_ + block];
+      float& factor = offset ? parts.m : parts.d;
+      const float fitted = f16_of(factor * (1 + along / curvature)), step = fitted / factor - 1;
+      const float change = step * (step * curvature - 2 * along);
+      if (!std::isfinite(fitted) || !(change < 0)) continue;
+      add_change(r, change);
+      factor = fitted;
+      for (int i = r; i < n * kRows; i += kRows) gradient_[i] += step * product[i];
+    }
+    decode_block(block);
+  }
+}
+
+void Descent::visit(int64_t block, int64_t lanes, float* gradient, float* moved) {
+  first_ = block * codes_.block;
+  const int64_t end = first_ + codes_.block;
+  decode_block(block);
+  for (int64_t i = 0; i < codes_.block; ++i) {
+    std::copy_n(gradient + i * lanes, kRows, &gradient_[i * kRows]);
+    std::copy_n(&decoded_[(first_ + i) * kRows], kRows, moved + i * lanes);
+  }
+  if (points_) {
+    for (int64_t at = first_; at < end; at += 8) visit_octet(block, at);
+  } else {
+    for (int g = 0; g < codes_.block / codes_.group; ++g) visit_group(block, g);
+    decode_block(block);
+  }
+  refit_factors(block);
+  for (int64_t i = 0; i < codes_.block; ++i)
+    for (int r = 0; r < kRows; ++r) {
+      gradient[i * lanes + r] = gradient_[i * kRows + r];
+      moved[i * lanes + r] = decoded_[(first_ + i) * kRows + r] - moved[i * lanes + r];
+    }
+}
+
+CpuGradient::CpuGradient(const Quadratic& quadratic)
+    : quadratic_(quadratic), gradient_(static_cast<size_t>(quadratic.cols * kRowLanes)) {}
+
+void CpuGradient::start(std::span<const float> error) {
+  const int64_t cols = quadratic_.cols;
+  for (size_t i = 0; i < error.size(); ++i) gradient_[i] = -quadratic_.damping * error[i];
+  constexpr int64_t kStrip = 256;
+  for (int64_t at = 0; at < cols; at += kStrip)
+    subtract_product(quadratic_.h + at, cols, cols, &error[at * kRowLanes], std::min(kStrip, cols - at),
+                     gradient_.data());
+}
+
+void CpuGradient::read(int64_t first, std::span<float> gradient) {
+  std::copy_n(&gradient_[first * kRowLanes], gradient.size(), gradient.begin());
+}
+
+void CpuGradient::write(std::span<const float> gradient) { std::ranges::copy(gradient, gradient_.begin()); }
+
+void CpuGradient::move(int64_t first, std::span<const float> moved, std::span<const float> gradient) {
+  const int64_t cols = quadratic_.cols, count = std::ssize(moved) / kRowLanes, behind = first + count;
+  subtract_product(quadratic_.h + first, cols, first, moved.data(), count, gradient_.data());
+  std::ranges::copy(gradient, &gradient_[first * kRowLanes]);
+  if (behind < cols)
+    subtract_product(quadratic_.h + behind * cols + first, cols, cols - behind, moved.data(), count,
+                     &gradient_[behind * kRowLanes]);
+}
+
+} // namespace ridge::quant

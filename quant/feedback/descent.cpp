@@ -1,6 +1,7 @@
 #include "quant/feedback/descent.h"
 
 #include "core/target_clones.h"
+#include "quant/feedback/row_products.h"
 #include "quant/formats/codebooks.h"
 
 #include <algorithm>
@@ -11,32 +12,9 @@ namespace ridge::quant {
 namespace {
 
 constexpr int kRowLanes = Descent::kRows;
+static_assert(kRowLanes == kProductLanes);
 
 float f16_of(float value) { return core::f32_from_f16(core::f16_from_f32(value)); }
-
-template <int kSide>
-[[gnu::always_inline]] inline void subtract_tile(const float* h, int64_t stride, const float* x, int64_t count,
-                                                 float* out) {
-  float sum[kSide][kRowLanes] = {};
-  for (int64_t i = 0; i < count; ++i)
-#pragma GCC unroll 8
-    for (int s = 0; s < kSide; ++s)
-#pragma omp simd
-      for (int r = 0; r < kRowLanes; ++r) sum[s][r] += h[s * stride + i] * x[i * kRowLanes + r];
-#pragma GCC unroll 8
-  for (int s = 0; s < kSide; ++s)
-#pragma omp simd
-    for (int r = 0; r < kRowLanes; ++r) out[s * kRowLanes + r] -= sum[s][r];
-}
-
-// out[k] -= Σ h[k][i] x[i] for k < rows; h: row k begins at h + k * stride.
-RIDGE_CLONES void subtract_product(const float* h, int64_t stride, int64_t rows, const float* x, int64_t count,
-                                   float* out) {
-  constexpr int kSide = 8;
-  int64_t k = 0;
-  for (; k + kSide <= rows; k += kSide) subtract_tile<kSide>(h + k * stride, stride, x, count, out + k * kRowLanes);
-  for (; k < rows; ++k) subtract_tile<1>(h + k * stride, stride, x, count, out + k * kRowLanes);
-}
 
 struct Sweep {
   const float* h; // of the group's first weight
@@ -212,10 +190,12 @@ void Descent::visit_group(int64_t block, int g) {
   for (int i = 0; i < n * kRows; ++i) moved[i] = best_.decoded[i] - decoded_[at * kRows + i];
   std::copy_n(best_.decoded.begin(), n * kRows, &decoded_[at * kRows]);
   const int64_t cols = quadratic_.cols, behind = at + n;
-  subtract_product(quadratic_.h + first_ * cols + at, cols, at - first_, moved.data(), n, gradient_.data());
+  const auto subtract = [&](int64_t k, int64_t count, float* from) {
+    subtract_product(quadratic_.h + k * cols + at, cols, count, moved.data(), kRows, n, from, kRows);
+  };
+  subtract(first_, at - first_, gradient_.data());
   std::copy_n(best_.gradient.begin(), n * kRows, gradient);
-  subtract_product(quadratic_.h + behind * cols + at, cols, first_ + codes_.block - behind, moved.data(), n,
-                   gradient + n * kRows);
+  subtract(behind, first_ + codes_.block - behind, gradient + n * kRows);
 }
 
 // All points of a codebook.
@@ -258,8 +238,8 @@ void Descent::visit_octet(int64_t block, int64_t at) {
       parts_[r * blocks_ + block].code[in_block + k] = static_cast<int8_t>(octet.code[k][r]);
     }
   }
-  subtract_product(quadratic_.h + first_ * quadratic_.cols + at, quadratic_.cols, codes_.block, moved, 8,
-                   gradient_.data());
+  subtract_product(quadratic_.h + first_ * quadratic_.cols + at, quadratic_.cols, codes_.block, moved, kRows, 8,
+                   gradient_.data(), kRows);
 }
 
 // d, then m, by least squares.
@@ -270,8 +250,8 @@ void Descent::refit_factors(int64_t block) {
     if (codes_.factors == BlockCodes::Factors::floats || (offset && !codes_.has_offset)) return;
     for (int i = 0; i < n * kRows; ++i) part[i] = offset ? offset_[i] : decoded_[first_ * kRows + i] - offset_[i];
     for (int i = 0; i < n * kRows; ++i) product[i] = -quadratic_.damping * part[i];
-    subtract_product(quadratic_.h + first_ * (quadratic_.cols + 1), quadratic_.cols, n, part.data(), n,
-                     product.data()); // -H part
+    subtract_product(quadratic_.h + first_ * (quadratic_.cols + 1), quadratic_.cols, n, part.data(), kRows, n,
+                     product.data(), kRows); // -H part
     for (int r = 0; r < kRows; ++r) {
       float along = 0, curvature = 0;
       for (int i = r; i < n * kRows; i += kRows) {
@@ -321,8 +301,8 @@ void CpuGradient::start(std::span<const float> error) {
   for (size_t i = 0; i < error.size(); ++i) gradient_[i] = -quadratic_.damping * error[i];
   constexpr int64_t kStrip = 256;
   for (int64_t at = 0; at < cols; at += kStrip)
-    subtract_product(quadratic_.h + at, cols, cols, &error[at * kRowLanes], std::min(kStrip, cols - at),
-                     gradient_.data());
+    subtract_product(quadratic_.h + at, cols, cols, &error[at * kRowLanes], kRowLanes, std::min(kStrip, cols - at),
+                     gradient_.data(), kRowLanes);
 }
 
 void CpuGradient::read(int64_t first, std::span<float> gradient) {
@@ -333,11 +313,13 @@ void CpuGradient::write(std::span<const float> gradient) { std::ranges::copy(gra
 
 void CpuGradient::move(int64_t first, std::span<const float> moved, std::span<const float> gradient) {
   const int64_t cols = quadratic_.cols, count = std::ssize(moved) / kRowLanes, behind = first + count;
-  subtract_product(quadratic_.h + first, cols, first, moved.data(), count, gradient_.data());
+  const auto subtract = [&](int64_t k, int64_t rows) {
+    subtract_product(quadratic_.h + k * cols + first, cols, rows, moved.data(), kRowLanes, count,
+                     gradient_.data() + k * kRowLanes, kRowLanes);
+  };
+  subtract(0, first);
   std::ranges::copy(gradient, &gradient_[first * kRowLanes]);
-  if (behind < cols)
-    subtract_product(quadratic_.h + behind * cols + first, cols, cols - behind, moved.data(), count,
-                     &gradient_[behind * kRowLanes]);
+  subtract(behind, cols - behind);
 }
 
 } // namespace ridge::quant

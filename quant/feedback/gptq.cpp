@@ -4,6 +4,7 @@
 #include "quant/encode/encode.h"
 #include "quant/feedback/block_codes.h"
 #include "quant/feedback/lattice_feedback.h"
+#include "quant/feedback/row_products.h"
 #include "quant/formats/codebooks.h"
 
 #include <algorithm>
@@ -21,14 +22,11 @@ RIDGE_CLONES void add_scaled(float* out, const float* x, float a, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] += a * x[i];
 }
 
-void add_block_errors(const float* errors, int64_t rows, int64_t cols, int64_t first, int64_t block,
-                      const CpuHessian::Factor& factor, float* target) {
-  constexpr int64_t kStrip = 1024;
-  for (int64_t at = first + block; at < cols; at += kStrip)
-    for (int64_t i = 0; i < block; ++i)
-      for (int64_t r = 0; r < rows; ++r)
-        add_scaled(target + r * cols + at, &factor.m[(first + i) * cols + at], errors[r * block + i],
-                   std::min(kStrip, cols - at));
+// errors: of the block, [rows][block]; blocks have multiples of 32 weights.
+void subtract_block_errors(const float* errors, int64_t rows, int64_t cols, int64_t first, int64_t block,
+                           const CpuHessian::Factor& factor, float* target) {
+  for (int64_t at = first + block; at < cols; at += kProductLanes)
+    subtract_product(errors, block, rows, &factor.m[first * cols + at], cols, block, target + at, cols);
 }
 
 void check_block(std::span<const float> part, int64_t block, int64_t first) {
@@ -55,13 +53,13 @@ void encode_some(const BlockCodes& codes, const float* weights, int64_t rows, in
         const float code = codes.nearest(s.scale != 0 ? (wanted - s.offset) / s.scale : 0.0f);
         parts.code[i] = static_cast<int8_t>(code);
         const float error = weights[r * cols + first + i] - (s.scale * code + s.offset);
-        errors[r * block + i] = error;
+        errors[r * block + i] = -error;
         const int64_t next = first + i + 1;
         add_scaled(target.data() + r * cols + next, factor.m.data() + (next - 1) * cols + next, error, block - i - 1);
       }
       out[r * blocks + first / block] = parts;
     }
-    add_block_errors(errors.data(), rows, cols, first, block, factor, target.data());
+    subtract_block_errors(errors.data(), rows, cols, first, block, factor, target.data());
   }
 }
 
@@ -98,14 +96,14 @@ void encode_some(const BlockCodes& codes, const PointSearch& points, const float
           for (int i = 0; i < 8; ++i) {
             const float error = octet.weight[i][r] - octet.scale[r] * octet.code[i][r];
             parts[side + r].code[at + i] = static_cast<int8_t>(octet.code[i][r]);
-            errors[(side + r) * block + at + i] = error;
+            errors[(side + r) * block + at + i] = -error;
             add_scaled(&target[(side + r) * cols + first + at + 8], &factor.m[(first + at + i) * cols + first + at + 8],
                        error, block - at - 8);
           }
       }
     }
     for (int64_t r = 0; r < rows; ++r) out[r * blocks + first / block] = parts[r];
-    add_block_errors(errors.data(), rows, cols, first, block, factor, target.data());
+    subtract_block_errors(errors.data(), rows, cols, first, block, factor, target.data());
   }
 }
 

@@ -3,6 +3,7 @@
 #include "quant/feedback/gptq.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <numeric>
 #include <stdexcept>
@@ -36,12 +37,16 @@ std::vector<float> Rounding::start(std::vector<Descent>& descents, std::span<con
   }
   gradient_.start(error);
   gradient_.read(0, gradient);
-  std::vector<double> sums(static_cast<size_t>(lanes_));
-  for (int64_t k = 0; k < cols; ++k)
-    for (int64_t lane = 0; lane < lanes_; ++lane)
-      sums[lane] -= static_cast<double>(error[k * lanes_ + lane]) * static_cast<double>(gradient[k * lanes_ + lane]);
-  for (int64_t lane = 0; lane < lanes_; ++lane)
-    descents[lane / Descent::kRows].set_error(static_cast<int>(lane % Descent::kRows), sums[lane]);
+#pragma omp parallel for schedule(dynamic, 1)
+  for (size_t g = 0; g < descents.size(); ++g) {
+    std::array<double, Descent::kRows> sums{};
+    for (int64_t k = 0; k < cols; ++k)
+      for (int r = 0; r < Descent::kRows; ++r) {
+        const int64_t i = k * lanes_ + static_cast<int64_t>(g) * Descent::kRows + r;
+        sums[r] -= static_cast<double>(error[i]) * static_cast<double>(gradient[i]);
+      }
+    for (int r = 0; r < Descent::kRows; ++r) descents[g].set_error(r, sums[r]);
+  }
   return gradient;
 }
 
@@ -50,14 +55,14 @@ void Rounding::start(std::span<const Parts> parts) { start_ = start(descents_, p
 void Rounding::take_better(std::span<const Parts> parts) {
   std::vector<Descent> others(descents_.size(), Descent(type_, quadratic_));
   const std::vector<float> gradient = start(others, parts);
-  for (int64_t lane = 0; lane < lanes_; ++lane) {
-    Descent& mine = descents_[lane / Descent::kRows];
-    const Descent& other = others[lane / Descent::kRows];
-    const auto row = static_cast<int>(lane % Descent::kRows);
-    if (!(other.error(row) < mine.error(row))) continue;
-    mine.take_row(row, other);
-    for (int64_t k = 0; k < quadratic_.cols; ++k) start_[k * lanes_ + lane] = gradient[k * lanes_ + lane];
-  }
+#pragma omp parallel for schedule(dynamic, 1)
+  for (size_t g = 0; g < others.size(); ++g)
+    for (int r = 0; r < Descent::kRows; ++r) {
+      if (!(others[g].error(r) < descents_[g].error(r))) continue;
+      descents_[g].take_row(r, others[g]);
+      const int64_t lane = static_cast<int64_t>(g) * Descent::kRows + r;
+      for (int64_t k = 0; k < quadratic_.cols; ++k) start_[k * lanes_ + lane] = gradient[k * lanes_ + lane];
+    }
   gradient_.write(start_);
   start_ = {};
 }

@@ -87,11 +87,9 @@ class DeviceGradient final : public quant::Gradient {
   float* at(int64_t column) { return gradient_.as<float>() + column * lanes_; }
   // gradient = beta gradient - H change
   void subtract_product(int64_t first, std::span<const float> change, float beta) {
-    negative_.resize(change.size());
-    std::ranges::transform(change, negative_.begin(), std::negate{});
-    RIDGE_CUDA(cudaMemcpyAsync(change_.as(), negative_.data(), change.size_bytes(), cudaMemcpyHostToDevice, stream_));
+    RIDGE_CUDA(cudaMemcpyAsync(change_.as(), change.data(), change.size_bytes(), cudaMemcpyHostToDevice, stream_));
     shared_->cublas.multiply(stream_, cols_, lanes_, std::ssize(change) / lanes_, h_ + first, cols_,
-                             change_.as<float>(), lanes_, beta, at(0), lanes_);
+                             change_.as<float>(), lanes_, beta, at(0), lanes_, -1);
   }
   void overwrite(int64_t first, std::span<const float> gradient) {
     RIDGE_CUDA(cudaMemcpyAsync(at(first), gradient.data(), gradient.size_bytes(), cudaMemcpyHostToDevice, stream_));
@@ -103,7 +101,6 @@ class DeviceGradient final : public quant::Gradient {
   const float* h_;
   int64_t cols_, lanes_;
   DeviceMemory gradient_, change_;
-  std::vector<float> negative_;
 };
 
 class CudaHessian final : public quant::Hessian {

@@ -49,10 +49,9 @@ int as_int(int64_t n) { return static_cast<int>(n); }
 } // namespace
 
 void Cublas::multiply(cudaStream_t stream, int64_t m, int64_t n, int64_t k, const float* a, int64_t a_stride,
-                      const float* b, int64_t b_stride, float beta, float* c, int64_t c_stride) const {
-  const float one = 1;
+                      const float* b, int64_t b_stride, float beta, float* c, int64_t c_stride, float alpha) const {
   expect(set_stream_(handle_, stream), "cublasSetStream");
-  expect(sgemm_(handle_, kPlain, kPlain, as_int(n), as_int(m), as_int(k), &one, b, as_int(b_stride), a,
+  expect(sgemm_(handle_, kPlain, kPlain, as_int(n), as_int(m), as_int(k), &alpha, b, as_int(b_stride), a,
                 as_int(a_stride), &beta, c, as_int(c_stride)),
          "cublasSgemm");
 }

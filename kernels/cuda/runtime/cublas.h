@@ -21,9 +21,9 @@ class Cublas {
   // C = A B, all [n, n].
   void multiply(cudaStream_t stream, int n, const float* a, const float* b, float* c) const;
 
-  // C [m, n] = A [m, k] B [k, n] + beta C; strides between rows.
+  // C [m, n] = alpha A [m, k] B [k, n] + beta C; strides between rows.
   void multiply(cudaStream_t stream, int64_t m, int64_t n, int64_t k, const float* a, int64_t a_stride, const float* b,
-                int64_t b_stride, float beta, float* c, int64_t c_stride) const;
+                int64_t b_stride, float beta, float* c, int64_t c_stride, float alpha = 1) const;
   // C [m, n] += Aᵀ B; A [k, m], B [k, n].
   void add_product(cudaStream_t stream, int64_t m, int64_t n, int64_t k, const float* a, const float* b,
                    float* c) const;

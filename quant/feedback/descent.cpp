@@ -85,8 +85,7 @@ void factorize(const Quadratic& quadratic, int64_t at, PointSearch::Octet& octet
 
 Descent::Descent(Type type, const Quadratic& quadratic)
     : quadratic_(quadratic), codes_(*BlockCodes::of(type)), points_(PointSearch::of(type)),
-      blocks_(quadratic.cols / codes_.block), parts_(static_cast<size_t>(kRows * blocks_)),
-      decoded_(static_cast<size_t>(quadratic.cols * kRows)), gradient_(static_cast<size_t>(codes_.block * kRows)),
+      blocks_(quadratic.cols / codes_.block), gradient_(static_cast<size_t>(codes_.block * kRows)),
       offset_(static_cast<size_t>(codes_.block * kRows)), scale_(static_cast<size_t>(kRows * codes_.block / 16 + 2)) {
   for (Trial* trial : {&best_, &trial_})
     for (auto* values : {&trial->decoded, &trial->gradient, &trial->code})
@@ -109,6 +108,8 @@ void Descent::decode_block(int64_t block) {
 
 void Descent::start(int64_t rows, std::span<const Parts> parts) {
   rows_ = rows;
+  parts_.resize(static_cast<size_t>(kRows * blocks_));
+  decoded_.resize(static_cast<size_t>(quadratic_.cols * kRows));
   for (int64_t r = 0; r < kRows; ++r) // repeats the last row
     std::copy_n(&parts[std::min(r, rows - 1) * blocks_], blocks_, &parts_[r * blocks_]);
   for (int64_t block = 0; block < blocks_; ++block) decode_block(block);
@@ -191,7 +192,7 @@ void Descent::visit_group(int64_t block, int g) {
   std::copy_n(best_.decoded.begin(), n * kRows, &decoded_[at * kRows]);
   const int64_t cols = quadratic_.cols, behind = at + n;
   const auto subtract = [&](int64_t k, int64_t count, float* from) {
-    subtract_product(quadratic_.h + k * cols + at, cols, count, moved.data(), kRows, n, from, kRows);
+    subtract_product(quadratic_.h + k * cols + at, cols, count, moved.data(), n, from, kRows);
   };
   subtract(first_, at - first_, gradient_.data());
   std::copy_n(best_.gradient.begin(), n * kRows, gradient);
@@ -238,7 +239,7 @@ void Descent::visit_octet(int64_t block, int64_t at) {
       parts_[r * blocks_ + block].code[in_block + k] = static_cast<int8_t>(octet.code[k][r]);
     }
   }
-  subtract_product(quadratic_.h + first_ * quadratic_.cols + at, quadratic_.cols, codes_.block, moved, kRows, 8,
+  subtract_product(quadratic_.h + first_ * quadratic_.cols + at, quadratic_.cols, codes_.block, moved, 8,
                    gradient_.data(), kRows);
 }
 
@@ -250,8 +251,8 @@ void Descent::refit_factors(int64_t block) {
     if (codes_.factors == BlockCodes::Factors::floats || (offset && !codes_.has_offset)) return;
     for (int i = 0; i < n * kRows; ++i) part[i] = offset ? offset_[i] : decoded_[first_ * kRows + i] - offset_[i];
     for (int i = 0; i < n * kRows; ++i) product[i] = -quadratic_.damping * part[i];
-    subtract_product(quadratic_.h + first_ * (quadratic_.cols + 1), quadratic_.cols, n, part.data(), kRows, n,
-                     product.data(), kRows); // -H part
+    subtract_product(quadratic_.h + first_ * (quadratic_.cols + 1), quadratic_.cols, n, part.data(), n, product.data(),
+                     kRows); // -H part
     for (int r = 0; r < kRows; ++r) {
       float along = 0, curvature = 0;
       for (int i = r; i < n * kRows; i += kRows) {
@@ -296,26 +297,34 @@ void Descent::visit(int64_t block, int64_t lanes, float* gradient, float* moved)
 CpuGradient::CpuGradient(const Quadratic& quadratic)
     : quadratic_(quadratic), gradient_(static_cast<size_t>(quadratic.cols * kRowLanes)) {}
 
-void CpuGradient::start(std::span<const float> error) {
+std::vector<double> CpuGradient::start(std::span<const float> error) {
+  first_ = gradient_;
   const int64_t cols = quadratic_.cols;
   for (size_t i = 0; i < error.size(); ++i) gradient_[i] = -quadratic_.damping * error[i];
   constexpr int64_t kStrip = 256;
   for (int64_t at = 0; at < cols; at += kStrip)
-    subtract_product(quadratic_.h + at, cols, cols, &error[at * kRowLanes], kRowLanes, std::min(kStrip, cols - at),
+    subtract_product(quadratic_.h + at, cols, cols, &error[at * kRowLanes], std::min(kStrip, cols - at),
                      gradient_.data(), kRowLanes);
+  std::vector<double> sums(kRowLanes);
+  for (size_t i = 0; i < error.size(); ++i)
+    sums[i % kRowLanes] -= static_cast<double>(error[i]) * static_cast<double>(gradient_[i]);
+  return sums;
+}
+
+void CpuGradient::keep_second(std::span<const uint8_t> marked) {
+  for (size_t i = 0; i < gradient_.size(); ++i)
+    if (!marked[i % kRowLanes]) gradient_[i] = first_[i];
 }
 
 void CpuGradient::read(int64_t first, std::span<float> gradient) {
   std::copy_n(&gradient_[first * kRowLanes], gradient.size(), gradient.begin());
 }
 
-void CpuGradient::write(std::span<const float> gradient) { std::ranges::copy(gradient, gradient_.begin()); }
-
 void CpuGradient::move(int64_t first, std::span<const float> moved, std::span<const float> gradient) {
   const int64_t cols = quadratic_.cols, count = std::ssize(moved) / kRowLanes, behind = first + count;
   const auto subtract = [&](int64_t k, int64_t rows) {
-    subtract_product(quadratic_.h + k * cols + first, cols, rows, moved.data(), kRowLanes, count,
-                     gradient_.data() + k * kRowLanes, kRowLanes);
+    subtract_product(quadratic_.h + k * cols + first, cols, rows, moved.data(), count, gradient_.data() + k * kRowLanes,
+                     kRowLanes);
   };
   subtract(0, first);
   std::ranges::copy(gradient, &gradient_[first * kRowLanes]);

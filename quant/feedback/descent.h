@@ -24,9 +24,11 @@ struct Quadratic {
 class Gradient {
  public:
   virtual ~Gradient() = default;
-  virtual void start(std::span<const float> error) = 0;
+  // Returns each lane's error (H + damping) errorᵀ.
+  virtual std::vector<double> start(std::span<const float> error) = 0;
+  // After two starts: lanes that are not marked return to the first one's gradient.
+  virtual void keep_second(std::span<const uint8_t> marked) = 0;
   virtual void read(int64_t first, std::span<float> gradient) = 0; // of columns first, first + 1, …
-  virtual void write(std::span<const float> gradient) = 0;         // of all columns
   // Errors of columns first, first + 1, … have changed by `moved`, and their gradients are these now.
   virtual void move(int64_t first, std::span<const float> moved, std::span<const float> gradient) = 0;
 };
@@ -68,8 +70,8 @@ class Descent {
   const BlockCodes& codes_;
   const PointSearch* points_;
   int64_t rows_ = 0, blocks_, first_ = 0; // first_: column of the block that is visited
-  std::vector<Parts> parts_;              // [kRows][blocks_]
-  std::vector<float> decoded_;            // [cols][kRows]
+  std::vector<Parts> parts_;              // [kRows][blocks_], since start()
+  std::vector<float> decoded_;            // [cols][kRows], since start()
   std::vector<float> gradient_;           // of the block
   std::vector<float> offset_, scale_;     // of a block's weights; scale_: codebooks, per 16
   std::array<double, kRows> error_{};
@@ -80,14 +82,14 @@ class Descent {
 class CpuGradient final : public Gradient {
  public:
   explicit CpuGradient(const Quadratic& quadratic);
-  void start(std::span<const float> error) override;
+  std::vector<double> start(std::span<const float> error) override;
+  void keep_second(std::span<const uint8_t> marked) override;
   void read(int64_t first, std::span<float> gradient) override;
-  void write(std::span<const float> gradient) override;
   void move(int64_t first, std::span<const float> moved, std::span<const float> gradient) override;
 
  private:
   const Quadratic& quadratic_;
-  std::vector<float> gradient_;
+  std::vector<float> gradient_, first_;
 };
 
 } // namespace ridge::quant

@@ -15,8 +15,6 @@
 namespace ridge::quant {
 namespace {
 
-constexpr int64_t kRows = 32;
-
 RIDGE_CLONES void add_scaled(float* out, const float* x, float a, int64_t n) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) out[i] += a * x[i];
@@ -25,8 +23,12 @@ RIDGE_CLONES void add_scaled(float* out, const float* x, float a, int64_t n) {
 // errors: of the block, [rows][block]; blocks have multiples of 32 weights.
 void subtract_block_errors(const float* errors, int64_t rows, int64_t cols, int64_t first, int64_t block,
                            const CpuHessian::Factor& factor, float* target) {
-  for (int64_t at = first + block; at < cols; at += kProductLanes)
-    subtract_product(errors, block, rows, &factor.m[first * cols + at], cols, block, target + at, cols);
+  std::vector<float> panel(static_cast<size_t>(block * kProductLanes)); // rows a power of two apart share cache sets
+  for (int64_t at = first + block; at < cols; at += kProductLanes) {
+    for (int64_t i = 0; i < block; ++i)
+      std::copy_n(&factor.m[(first + i) * cols + at], kProductLanes, &panel[i * kProductLanes]);
+    subtract_product(errors, block, rows, panel.data(), block, target + at, cols);
+  }
 }
 
 void check_block(std::span<const float> part, int64_t block, int64_t first) {
@@ -144,8 +146,8 @@ void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t
   const FormatInfo& info = format(type);
   std::exception_ptr problem; // must not leave the parallel loop
 #pragma omp parallel for schedule(dynamic, 1)
-  for (int64_t first = 0; first < rows; first += kRows) try {
-      const int64_t count = std::min(kRows, rows - first);
+  for (int64_t first = 0; first < rows; first += kFeedbackRows) try {
+      const int64_t count = std::min(kFeedbackRows, rows - first);
       const auto parts = feedback_parts(type, weights + first * cols, count, cols, factor);
       for (size_t i = 0; i < parts.size(); ++i)
         codes->pack(parts[i], out + first * info.row_bytes(cols) + static_cast<int64_t>(i) * info.block_bytes);

@@ -20,6 +20,10 @@ bool can_encode_with_feedback(Type type);
 void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t cols, const CpuHessian::Factor& factor,
                           std::byte* out);
 
+// Rows that one thread should encode at a time: each time it reads the whole factor, but work is divided by rows. Of
+// 14,336 columns: 32 rows 17.5, 64 22.3, 128 24.5 billion products a second (AVX-512, one core).
+inline constexpr int64_t kFeedbackRows = 64;
+
 // On one thread, [rows][blocks of a row]: with feedback, and by the plain search with column importance.
 std::vector<Parts> feedback_parts(Type type, const float* weights, int64_t rows, int64_t cols,
                                   const CpuHessian::Factor& factor);

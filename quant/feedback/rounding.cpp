@@ -3,7 +3,6 @@
 #include "quant/feedback/gptq.h"
 
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <numeric>
 #include <stdexcept>
@@ -21,10 +20,9 @@ Rounding::Rounding(Type type, const Quadratic& quadratic, const float* weights, 
       block_(BlockCodes::of(type)->block), gradient_(gradient),
       descents_(static_cast<size_t>(lanes_ / Descent::kRows), Descent(type, quadratic)), active_(descents_.size(), 1) {}
 
-// Returns the gradient.
-std::vector<float> Rounding::start(std::vector<Descent>& descents, std::span<const Parts> parts) {
+void Rounding::start(std::vector<Descent>& descents, std::span<const Parts> parts) {
   const int64_t cols = quadratic_.cols, blocks = cols / block_;
-  std::vector<float> error(static_cast<size_t>(cols * lanes_)), gradient(error.size());
+  const auto error = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(cols * lanes_));
 #pragma omp parallel for schedule(dynamic, 1)
   for (size_t g = 0; g < descents.size(); ++g) {
     const int64_t first = static_cast<int64_t>(g) * Descent::kRows,
@@ -35,36 +33,25 @@ std::vector<float> Rounding::start(std::vector<Descent>& descents, std::span<con
         error[k * lanes_ + first + r] =
             descents[g].decoded(k, r) - weights_[(first + std::min<int64_t>(r, count - 1)) * cols + k];
   }
-  gradient_.start(error);
-  gradient_.read(0, gradient);
-#pragma omp parallel for schedule(dynamic, 1)
-  for (size_t g = 0; g < descents.size(); ++g) {
-    std::array<double, Descent::kRows> sums{};
-    for (int64_t k = 0; k < cols; ++k)
-      for (int r = 0; r < Descent::kRows; ++r) {
-        const int64_t i = k * lanes_ + static_cast<int64_t>(g) * Descent::kRows + r;
-        sums[r] -= static_cast<double>(error[i]) * static_cast<double>(gradient[i]);
-      }
-    for (int r = 0; r < Descent::kRows; ++r) descents[g].set_error(r, sums[r]);
-  }
-  return gradient;
+  const std::vector<double> errors = gradient_.start({error.get(), static_cast<size_t>(cols * lanes_)});
+  for (int64_t lane = 0; lane < lanes_; ++lane)
+    descents[lane / Descent::kRows].set_error(static_cast<int>(lane % Descent::kRows), errors[lane]);
 }
 
-void Rounding::start(std::span<const Parts> parts) { start_ = start(descents_, parts); }
+void Rounding::start(std::span<const Parts> parts) { start(descents_, parts); }
 
 void Rounding::take_better(std::span<const Parts> parts) {
   std::vector<Descent> others(descents_.size(), Descent(type_, quadratic_));
-  const std::vector<float> gradient = start(others, parts);
+  start(others, parts);
+  std::vector<uint8_t> better(static_cast<size_t>(lanes_));
 #pragma omp parallel for schedule(dynamic, 1)
   for (size_t g = 0; g < others.size(); ++g)
     for (int r = 0; r < Descent::kRows; ++r) {
       if (!(others[g].error(r) < descents_[g].error(r))) continue;
       descents_[g].take_row(r, others[g]);
-      const int64_t lane = static_cast<int64_t>(g) * Descent::kRows + r;
-      for (int64_t k = 0; k < quadratic_.cols; ++k) start_[k * lanes_ + lane] = gradient[k * lanes_ + lane];
+      better[g * Descent::kRows + r] = 1;
     }
-  gradient_.write(start_);
-  start_ = {};
+  gradient_.keep_second(better);
 }
 
 bool Rounding::pass() {
@@ -122,7 +109,7 @@ void encode_rounded(Type type, const float* weights, int64_t rows, const Quadrat
   const auto round = [&](int64_t first, int64_t count, Gradient& gradient) {
     const float* some = weights + first * cols;
     std::vector<Parts> fed(static_cast<size_t>(count * blocks)), searched(fed.size());
-    for_rows(count, Descent::kRows, [&](int64_t at, int64_t n) {
+    for_rows(count, kFeedbackRows, [&](int64_t at, int64_t n) {
       std::ranges::copy(feedback_parts(type, some + at * cols, n, cols, factor), &fed[at * blocks]);
       std::ranges::copy(search_parts(type, some + at * cols, n, cols, importance), &searched[at * blocks]);
     });
@@ -131,9 +118,11 @@ void encode_rounded(Type type, const float* weights, int64_t rows, const Quadrat
     rounding.take_better(searched);
     for (int i = 0; i < kMaxPasses && rounding.pass(); ++i) {
     }
-    for (int64_t r = 0; r < count; ++r)
-      for (int64_t block = 0; block < blocks; ++block)
-        codes->pack(rounding.parts(r, block), out + (first + r) * row_bytes + block * info.block_bytes);
+    for_rows(count, Descent::kRows, [&](int64_t at, int64_t n) {
+      for (int64_t r = at; r < at + n; ++r)
+        for (int64_t block = 0; block < blocks; ++block)
+          codes->pack(rounding.parts(r, block), out + (first + r) * row_bytes + block * info.block_bytes);
+    });
   };
   if (make_gradient) {
     const std::unique_ptr<Gradient> gradient = make_gradient(Rounding::lanes(rows));

@@ -32,7 +32,7 @@ class Rounding {
   }
 
  private:
-  std::vector<float> start(std::vector<Descent>& descents, std::span<const Parts> parts);
+  void start(std::vector<Descent>& descents, std::span<const Parts> parts);
 
   const Type type_;
   const Quadratic& quadratic_;
@@ -42,7 +42,6 @@ class Rounding {
   Gradient& gradient_;
   std::vector<Descent> descents_; // by kRows rows
   std::vector<uint8_t> active_;   // whose last pass was worthwhile
-  std::vector<float> start_;      // the gradient after start()
 };
 
 // The better of error feedback and of a search with `importance`, per row, and descent from there. make_gradient: of

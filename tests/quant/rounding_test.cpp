@@ -73,8 +73,14 @@ class Joined final : public quant::Gradient {
   Joined(const quant::Quadratic& quadratic, int64_t lanes) : lanes_(lanes) {
     for (int64_t lane = 0; lane < lanes; lane += kRows) parts_.emplace_back(quadratic);
   }
-  void start(std::span<const float> error) override {
-    each(error, [&](quant::CpuGradient& part, auto some) { part.start(some); });
+  std::vector<double> start(std::span<const float> error) override {
+    std::vector<double> errors;
+    for (size_t p = 0; p < parts_.size(); ++p)
+      std::ranges::copy(parts_[p].start(of(error, p)), std::back_inserter(errors));
+    return errors;
+  }
+  void keep_second(std::span<const uint8_t> marked) override {
+    for (size_t p = 0; p < parts_.size(); ++p) parts_[p].keep_second(marked.subspan(p * kRows, kRows));
   }
   void read(int64_t first, std::span<float> gradient) override {
     std::vector<float> some(gradient.size() / parts_.size());
@@ -82,9 +88,6 @@ class Joined final : public quant::Gradient {
       parts_[p].read(first, some);
       for (size_t i = 0; i < some.size(); ++i) gradient[i / kRows * lanes_ + p * kRows + i % kRows] = some[i];
     }
-  }
-  void write(std::span<const float> gradient) override {
-    each(gradient, [&](quant::CpuGradient& part, auto some) { part.write(some); });
   }
   void move(int64_t first, std::span<const float> moved, std::span<const float> gradient) override {
     for (size_t p = 0; p < parts_.size(); ++p) parts_[p].move(first, of(moved, p), of(gradient, p));
@@ -96,10 +99,6 @@ class Joined final : public quant::Gradient {
     std::vector<float> some(all.size() / parts_.size());
     for (size_t i = 0; i < some.size(); ++i) some[i] = all[i / kRows * lanes_ + p * kRows + i % kRows];
     return some;
-  }
-  template <typename Use>
-  void each(std::span<const float> all, const Use& use) {
-    for (size_t p = 0; p < parts_.size(); ++p) use(parts_[p], std::span<const float>(of(all, p)));
   }
   int64_t lanes_;
   std::vector<quant::CpuGradient> parts_;

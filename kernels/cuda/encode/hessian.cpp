@@ -70,17 +70,34 @@ class DeviceGradient final : public quant::Gradient {
  public:
   DeviceGradient(std::shared_ptr<Shared> shared, const float* h, int64_t cols, int64_t lanes)
       : shared_(std::move(shared)), stream_(shared_->stream.handle), h_(h), cols_(cols), lanes_(lanes),
-        gradient_(4 * cols * lanes, "errors"), change_(4 * cols * lanes, "errors") {}
+        gradient_(4 * cols * lanes, "errors"), first_(gradient_.bytes(), "errors"),
+        change_(gradient_.bytes(), "errors") {}
 
-  void start(std::span<const float> error) override { subtract_product(0, error, 0); }
+  std::vector<double> start(std::span<const float> error) override {
+    std::swap(gradient_, first_);
+    subtract_product(0, error, 0);
+    std::vector<double> sums(static_cast<size_t>(lanes_));
+    const DeviceMemory of_lanes(8 * lanes_, "errors");
+    launch_lane_errors(change_.as<float>(), at(0), cols_, lanes_, of_lanes.as<double>(), stream_);
+    RIDGE_CUDA(cudaGetLastError());
+    RIDGE_CUDA(cudaMemcpyAsync(sums.data(), of_lanes.as(), of_lanes.bytes(), cudaMemcpyDeviceToHost, stream_));
+    RIDGE_CUDA(cudaStreamSynchronize(stream_));
+    return sums;
+  }
+  void keep_second(std::span<const uint8_t> marked) override {
+    const DeviceMemory marks = upload(marked, "errors");
+    launch_keep_lanes(marks.as<uint8_t>(), first_.as<float>(), cols_, lanes_, at(0), stream_);
+    RIDGE_CUDA(cudaGetLastError());
+    RIDGE_CUDA(cudaStreamSynchronize(stream_)); // `marks` ends here
+  }
   void read(int64_t first, std::span<float> gradient) override {
     RIDGE_CUDA(cudaMemcpyAsync(gradient.data(), at(first), gradient.size_bytes(), cudaMemcpyDeviceToHost, stream_));
     RIDGE_CUDA(cudaStreamSynchronize(stream_));
   }
-  void write(std::span<const float> gradient) override { overwrite(0, gradient); }
   void move(int64_t first, std::span<const float> moved, std::span<const float> gradient) override {
     subtract_product(first, moved, 1);
-    overwrite(first, gradient);
+    RIDGE_CUDA(cudaMemcpyAsync(at(first), gradient.data(), gradient.size_bytes(), cudaMemcpyHostToDevice, stream_));
+    RIDGE_CUDA(cudaStreamSynchronize(stream_)); // the caller's arrays change
   }
 
  private:
@@ -91,16 +108,12 @@ class DeviceGradient final : public quant::Gradient {
     shared_->cublas.multiply(stream_, cols_, lanes_, std::ssize(change) / lanes_, h_ + first, cols_,
                              change_.as<float>(), lanes_, beta, at(0), lanes_, -1);
   }
-  void overwrite(int64_t first, std::span<const float> gradient) {
-    RIDGE_CUDA(cudaMemcpyAsync(at(first), gradient.data(), gradient.size_bytes(), cudaMemcpyHostToDevice, stream_));
-    RIDGE_CUDA(cudaStreamSynchronize(stream_)); // the caller's arrays change
-  }
 
   std::shared_ptr<Shared> shared_;
   cudaStream_t stream_;
   const float* h_;
   int64_t cols_, lanes_;
-  DeviceMemory gradient_, change_;
+  DeviceMemory gradient_, first_, change_;
 };
 
 class CudaHessian final : public quant::Hessian {

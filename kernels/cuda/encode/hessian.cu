@@ -66,6 +66,23 @@ __global__ void output_error_kernel(const float* e, const float* t, const float*
   if (threadIdx.x == 0) partial[blockIdx.x] = sums[0];
 }
 
+__global__ void lane_errors_kernel(const float* error, const float* gradient, int64_t cols, int64_t lanes,
+                                   double* sums) {
+  const int64_t lane = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (lane >= lanes) return;
+  double sum = 0;
+  for (int64_t at = lane; at < cols * lanes; at += lanes)
+    sum -= static_cast<double>(error[at]) * static_cast<double>(gradient[at]);
+  sums[lane] = sum;
+}
+
+__global__ void keep_lanes_kernel(const uint8_t* marked, const float* first, int64_t cols, int64_t lanes,
+                                  float* gradient) {
+  const int64_t lane = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (lane >= lanes || marked[lane]) return;
+  for (int64_t at = lane; at < cols * lanes; at += lanes) gradient[at] = first[at];
+}
+
 // A warp per row, a lane per column of 32. For each column all lanes search the nearest level, then update later
 // columns.
 template <typename Format>
@@ -145,6 +162,20 @@ void launch_factor(const float* u, int64_t n, float* m, float* d, cudaStream_t s
 void launch_output_error(const float* e, const float* t, const float* h, int64_t rows, int64_t n, double* partial,
                          cudaStream_t stream) {
   output_error_kernel<<<kErrorBlocks, kThreads, 0, stream>>>(e, t, h, rows * n, n, partial);
+}
+
+namespace {
+unsigned lane_blocks(int64_t lanes) { return static_cast<unsigned>((lanes + kThreads - 1) / kThreads); }
+} // namespace
+
+void launch_lane_errors(const float* error, const float* gradient, int64_t cols, int64_t lanes, double* sums,
+                        cudaStream_t stream) {
+  lane_errors_kernel<<<lane_blocks(lanes), kThreads, 0, stream>>>(error, gradient, cols, lanes, sums);
+}
+
+void launch_keep_lanes(const uint8_t* marked, const float* first, int64_t cols, int64_t lanes, float* gradient,
+                       cudaStream_t stream) {
+  keep_lanes_kernel<<<lane_blocks(lanes), kThreads, 0, stream>>>(marked, first, cols, lanes, gradient);
 }
 
 void launch_feedback(quant::Type type, const CodeTables& tables, const float* target, const float* weights,

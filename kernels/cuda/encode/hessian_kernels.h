@@ -20,6 +20,13 @@ inline constexpr int kErrorBlocks = 256;
 void launch_output_error(const float* e, const float* t, const float* h, int64_t rows, int64_t n, double* partial,
                          cudaStream_t stream);
 
+// sums[lane] = -Σ error gradient over columns; both [cols][lanes].
+void launch_lane_errors(const float* error, const float* gradient, int64_t cols, int64_t lanes, double* sums,
+                        cudaStream_t stream);
+// gradient = first in lanes without a mark; both [cols][lanes].
+void launch_keep_lanes(const uint8_t* marked, const float* first, int64_t cols, int64_t lanes, float* gradient,
+                       cudaStream_t stream);
+
 // quant::CodeMap on the device.
 struct CodeTables {
   const float* midpoints; // ascending

@@ -27,19 +27,32 @@ struct Sweep {
   bool consecutive;
 };
 
-// Each weight in turn takes its best level. gradient and change follow.
-RIDGE_CLONES void sweep_codes(const Sweep& s, float* decoded, float* gradient, float* code, float* change) {
+// Each weight in turn takes its best level, twice. moved: what the weights have changed by, instead of `decoded` and a
+// gradient that follow. Arrays are [weight][kRowLanes].
+RIDGE_CLONES void sweep_codes(const Sweep& s, const float* decoded, const float* gradient, float* moved, float* code,
+                              float* change) {
   const float lowest = s.levels[0], highest = s.levels[s.level_count - 1];
   float inverse[kRowLanes];
   for (int r = 0; r < kRowLanes; ++r) inverse[r] = s.scale[r] != 0.0f ? 1.0f / s.scale[r] : 0.0f;
-  for (int i = 0; i < s.count; ++i) {
-    const float* h = s.h + i * s.stride;
-    const float curvature = h[i] + s.damping, step = 1.0f / curvature;
-    float *d = decoded + i * kRowLanes, *g = gradient + i * kRowLanes, moved[kRowLanes], level[kRowLanes];
+  std::fill_n(moved, s.count * kRowLanes, 0.0f);
+  for (int i = 0; i < 2 * s.count; ++i) {
+    const int at = i % s.count * kRowLanes;
+    const float* h = s.h + i % s.count * s.stride;
+    const float curvature = h[i % s.count] + s.damping, step = 1.0f / curvature;
+    float *m = moved + at, product[2][kRowLanes] = {}, level[kRowLanes], g[kRowLanes];
+    const int count = std::min(i, s.count); // the others have not moved
+    for (int j = 0; j < count; j += 2)
+#pragma omp simd
+      for (int r = 0; r < kRowLanes; ++r) {
+        product[0][r] += h[j] * moved[j * kRowLanes + r];
+        product[1][r] += h[j + 1] * moved[(j + 1) * kRowLanes + r]; // count is even, or this one has not moved
+      }
 #pragma omp simd
     for (int r = 0; r < kRowLanes; ++r) {
-      const float x = (d[r] + g[r] * step - s.offset[r]) * inverse[r];
-      level[r] = std::isfinite(x) ? std::min(std::max(x, lowest), highest) : 0.0f;
+      g[r] = gradient[at + r] - (product[0][r] + product[1][r]) - s.damping * m[r];
+      const float x = (decoded[at + r] + m[r] + g[r] * step - s.offset[r]) * inverse[r];
+      const float above = x > lowest ? x : lowest; // also of no number; branches would not be vectorized
+      level[r] = above < highest ? above : highest;
     }
     if (s.consecutive) {
 #pragma omp simd
@@ -53,17 +66,11 @@ RIDGE_CLONES void sweep_codes(const Sweep& s, float* decoded, float* gradient, f
     }
 #pragma omp simd
     for (int r = 0; r < kRowLanes; ++r) {
-      const float value = s.scale[r] * level[r] + s.offset[r];
-      moved[r] = value - d[r];
-      change[r] += moved[r] * (curvature * moved[r] - 2.0f * g[r]);
-      d[r] = value;
-      code[i * kRowLanes + r] = level[r];
+      const float to = s.scale[r] * level[r] + s.offset[r] - decoded[at + r], more = to - m[r];
+      change[r] += more * (curvature * more - 2.0f * g[r]);
+      m[r] = to;
+      code[at + r] = level[r];
     }
-    for (int j = 0; j < s.count; ++j)
-#pragma omp simd
-      for (int r = 0; r < kRowLanes; ++r) gradient[j * kRowLanes + r] -= h[j] * moved[r];
-#pragma omp simd
-    for (int r = 0; r < kRowLanes; ++r) g[r] -= s.damping * moved[r];
   }
 }
 
@@ -88,20 +95,31 @@ Descent::Descent(Type type, const Quadratic& quadratic)
       blocks_(quadratic.cols / codes_.block), gradient_(static_cast<size_t>(codes_.block * kRows)),
       offset_(static_cast<size_t>(codes_.block * kRows)), scale_(static_cast<size_t>(kRows * codes_.block / 16 + 2)) {
   for (Trial* trial : {&best_, &trial_})
-    for (auto* values : {&trial->decoded, &trial->gradient, &trial->code})
-      values->resize(static_cast<size_t>(codes_.group * kRows));
+    for (auto* values : {&trial->moved, &trial->code}) values->resize(static_cast<size_t>(codes_.group * kRows));
 }
 
 // decoded_, offset_ and scale_ of the block's weights.
 void Descent::decode_block(int64_t block) {
   const int64_t per_row = codes_.block / 16;
-  for (int r = 0; r < kRows; ++r) {
-    const Parts& parts = parts_[r * blocks_ + block];
-    if (points_) points_->scales(parts, &scale_[r * per_row]);
-    for (int i = 0; i < codes_.block; ++i) {
-      const Scales s = points_ ? Scales{scale_[r * per_row + i / 16], 0.0f} : codes_.scales(parts, i / codes_.group);
-      offset_[i * kRows + r] = s.offset;
-      decoded_[(block * codes_.block + i) * kRows + r] = s.scale * static_cast<float>(parts.code[i]) + s.offset;
+  if (points_)
+    for (int r = 0; r < kRows; ++r) points_->scales(parts_[r * blocks_ + block], &scale_[r * per_row]);
+  const int group = points_ ? 16 : codes_.group;
+  for (int g = 0; g < codes_.block / group; ++g) {
+    Row scale, offset{};
+    for (int r = 0; r < kRows; ++r) {
+      if (points_) {
+        scale[r] = scale_[r * per_row + g];
+        continue;
+      }
+      const Scales s = codes_.scales(parts_[r * blocks_ + block], g);
+      scale[r] = s.scale, offset[r] = s.offset;
+    }
+    for (int i = g * group; i < (g + 1) * group; ++i) {
+      float* const decoded = &decoded_[(block * codes_.block + i) * kRows];
+      for (int r = 0; r < kRows; ++r) {
+        offset_[i * kRows + r] = offset[r];
+        decoded[r] = scale[r] * static_cast<float>(parts_[r * blocks_ + block].code[i]) + offset[r];
+      }
     }
   }
 }
@@ -124,22 +142,19 @@ void Descent::take_row(int row, const Descent& other) {
 double Descent::error() const { return std::accumulate(error_.begin(), error_.begin() + rows_, 0.0); }
 
 void Descent::try_codes(int64_t at, Trial& trial) const {
-  const int n = codes_.group;
-  std::copy_n(&decoded_[at * kRows], n * kRows, trial.decoded.begin());
-  std::copy_n(&gradient_[(at - first_) * kRows], n * kRows, trial.gradient.begin());
   trial.change.fill(0);
   const Sweep sweep{quadratic_.h + at * (quadratic_.cols + 1),
                     quadratic_.cols,
                     quadratic_.damping,
-                    n,
+                    codes_.group,
                     trial.scale.data(),
                     trial.offset.data(),
                     codes_.levels.data(),
                     codes_.midpoints.data(),
                     static_cast<int>(codes_.levels.size()),
                     codes_.consecutive};
-  for (int i = 0; i < 2; ++i)
-    sweep_codes(sweep, trial.decoded.data(), trial.gradient.data(), trial.code.data(), trial.change.data());
+  sweep_codes(sweep, &decoded_[at * kRows], &gradient_[(at - first_) * kRows], trial.moved.data(), trial.code.data(),
+              trial.change.data());
 }
 
 // Codes with the current factors, or with a neighbour of them.
@@ -168,18 +183,14 @@ void Descent::visit_group(int64_t block, int g) {
       chosen[r] = tried;
       best_.change[r] = trial.change[r];
       for (int i = r; i < n * kRows; i += kRows) {
-        best_.decoded[i] = trial.decoded[i];
-        best_.gradient[i] = trial.gradient[i];
+        best_.moved[i] = trial.moved[i];
         best_.code[i] = trial.code[i];
       }
     }
   }
   for (int r = 0; r < kRows; ++r) {
     if (!(best_.change[r] < 0)) { // stays
-      for (int i = r; i < n * kRows; i += kRows) {
-        best_.decoded[i] = decoded_[at * kRows + i];
-        best_.gradient[i] = gradient[i];
-      }
+      for (int i = r; i < n * kRows; i += kRows) best_.moved[i] = 0;
       continue;
     }
     Parts& parts = parts_[r * blocks_ + block];
@@ -187,16 +198,13 @@ void Descent::visit_group(int64_t block, int g) {
     for (int i = 0; i < n; ++i) parts.code[g * n + i] = static_cast<int8_t>(best_.code[i * kRows + r]);
     add_change(r, best_.change[r]);
   }
-  std::vector<float>& moved = trial_.decoded;
-  for (int i = 0; i < n * kRows; ++i) moved[i] = best_.decoded[i] - decoded_[at * kRows + i];
-  std::copy_n(best_.decoded.begin(), n * kRows, &decoded_[at * kRows]);
-  const int64_t cols = quadratic_.cols, behind = at + n;
-  const auto subtract = [&](int64_t k, int64_t count, float* from) {
-    subtract_product(quadratic_.h + k * cols + at, cols, count, moved.data(), n, from, kRows);
-  };
-  subtract(first_, at - first_, gradient_.data());
-  std::copy_n(best_.gradient.begin(), n * kRows, gradient);
-  subtract(behind, first_ + codes_.block - behind, gradient + n * kRows);
+  const std::vector<float>& moved = best_.moved;
+  for (int i = 0; i < n * kRows; ++i) {
+    decoded_[at * kRows + i] += moved[i];
+    gradient[i] -= quadratic_.damping * moved[i];
+  }
+  subtract_product(quadratic_.h + first_ * quadratic_.cols + at, quadratic_.cols, codes_.block, moved.data(), n,
+                   gradient_.data(), kRows);
 }
 
 // All points of a codebook.

@@ -56,7 +56,7 @@ class Descent {
  private:
   using Row = std::array<float, kRows>;
   struct Trial {
-    std::vector<float> decoded, gradient, code; // [weight][kRows]
+    std::vector<float> moved, code; // [weight][kRows]
     Row change, scale, offset;
   };
   void decode_block(int64_t block);

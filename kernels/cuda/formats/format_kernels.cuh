@@ -124,7 +124,7 @@ struct Launchers {
     Launchers<Other>::prepare(launch, other, launch.sm_count - cut.first_blocks, cut.waits[1]);
     const auto kernel = args.tokens == 1 ? matvec_pair_kernel<Format, Other, 1> : matvec_pair_kernel<Format, Other, 2>;
     allow_dynamic_shared_memory(kernel, cut.shared_bytes);
-    launch(kernel, launch.sm_count, kMatvecThreads, cut.shared_bytes, args, other, cut.first_blocks);
+    launch(kernel, launch.sm_count, cut.warps * kWarp, cut.shared_bytes, args, other, cut.first_blocks);
   }
 
   // Formats that cut_pair takes.

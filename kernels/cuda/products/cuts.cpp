@@ -116,9 +116,7 @@ std::optional<PairCut> cut_pair(const ChipLimits& chip, const ProductDesc& first
     return std::nullopt;
   const auto tokens = static_cast<int>(first.tokens);
   const MatvecWork work[2] = {{first, tokens}, {second, tokens}};
-  if (!first.format.is_whole(first.cols) || chip.sm_count < 2 || work[0].warps(chip) < kMatvecWarps ||
-      work[1].warps(chip) < kMatvecWarps)
-    return std::nullopt;
+  if (!first.format.is_whole(first.cols) || chip.sm_count < 2) return std::nullopt;
   const auto bytes = [](const ProductDesc& of) {
     return static_cast<double>(of.all_rows()) * static_cast<double>(of.format.row_bytes(of.cols));
   };
@@ -127,10 +125,17 @@ std::optional<PairCut> cut_pair(const ChipLimits& chip, const ProductDesc& first
       std::clamp(static_cast<int>(std::lround(chip.sm_count * bytes(first) / (bytes(first) + bytes(second)))), 1,
                  chip.sm_count - 1);
   const int blocks[] = {cut.first_blocks, chip.sm_count - cut.first_blocks};
-  int64_t needed = 0;
+  const auto of_both = [&](int warps) {
+    const auto bytes = [&](int i) { return work[i].shared_bytes(warps, work[i].row_blocks(blocks[i])); };
+    return std::max(bytes(0), bytes(1));
+  };
+  constexpr int kLeastWarps = kMatvecWarps / 2; // fewer were not measured
+  cut.warps = kMatvecWarps;
+  while (of_both(cut.warps) > chip.shared_per_block)
+    if (--cut.warps < kLeastWarps) return std::nullopt;
+  int64_t needed = of_both(cut.warps);
   for (const int i : {0, 1}) {
     cut.waits[i] = work[i].waits(blocks[i]);
-    needed = std::max(needed, work[i].shared_of(blocks[i]));
     if (!first.adapted() && !second.adapted()) continue;
     const std::optional<Beside> beside = cut_beside(chip, work[i], blocks[i], kMatvecWarps);
     if (!beside) return std::nullopt;

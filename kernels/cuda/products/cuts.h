@@ -58,6 +58,7 @@ std::optional<AdaptedCut> cut_adapted(const ChipLimits& chip, const ProductDesc&
 // Two products of one or two tokens with the same input and different formats, in one launch.
 struct PairCut {
   int first_blocks = 0;
+  int warps = 0; // kMatvecWarps if either product is adapted
   int64_t shared_bytes = 0;
   bool waits[2] = {};
   AdapterCut adapters[2] = {}; // if either product is adapted

@@ -75,6 +75,12 @@ TEST_CASE("cuts: two formats' products share blocks by their bytes, where rows a
   const std::optional<PairCut> cut = cut_pair(chip, of(Q4_K, 4096, 5120), of(Q6_K, 4096, 1024));
   REQUIRE(cut);
   CHECK(cut->first_blocks == 102); // 5,120 x 576 of 5,120 x 576 + 1,024 x 848 bytes
+  CHECK(cut->warps == kMatvecWarps);
+  const std::optional<PairCut> small = cut_pair(limits_of(86, 82), of(Q4_K, 4096, 5120), of(Q6_K, 4096, 1024));
+  REQUIRE(small); // rings of half the warps still hold more than a GeForce card's memory has under way
+  CHECK((small->warps >= kMatvecWarps / 2 && small->warps < kMatvecWarps));
+  CHECK(small->shared_bytes <= limits_of(86, 82).shared_per_block);
+  CHECK_FALSE(cut_pair(limits_of(75, 40), of(Q4_K, 4096, 5120), of(Q6_K, 4096, 1024)));
   CHECK_FALSE(cut_pair(chip, of(Q4_K, 3840, 5120), of(Q6_K, 3840, 1024)));
   CHECK_FALSE(cut_pair(chip, of(Q6_K, 4096, 5120), of(Q6_K, 4096, 1024)));
   CHECK_FALSE(cut_pair(chip, of(Q4_K, 4096, 5120), of(Q8_0, 4096, 1024)));

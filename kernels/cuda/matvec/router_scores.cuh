@@ -1,5 +1,6 @@
 // A folded router's scores (router/folded_router.h) in a product's kernel: f32 rows times the unconverted activations
-// and the residual. A bulk copy brings a block's rows (at most two) into shared memory.
+// and the residual. A bulk copy, before sm_90 all threads' copies, bring a block's rows (at most two) into shared
+// memory.
 #pragma once
 
 #include "kernels/cuda/matvec/beside.cuh"
@@ -22,14 +23,22 @@ class RouterScores : public NothingBeside {
   __device__ __forceinline__ void start() {
     if (count_ <= 0) return;
     auto* barrier = reinterpret_cast<CopyBarrier*>(sums_ + kRouterSums);
+    const float* const from = router_.matrix + int64_t{first_row_} * columns_;
+#if __CUDA_ARCH__ >= 900
     if (threadIdx.x == 0) {
       barrier->init(1);
       fence_barrier_init();
       const BarrierAddress copies(barrier);
       const auto bytes = static_cast<uint32_t>(count_ * columns_) * 4;
       copies.arrive_expecting(bytes);
-      copies.bulk_copy(rows_, router_.matrix + int64_t{first_row_} * columns_, bytes);
+      copies.bulk_copy(rows_, from, bytes);
     }
+#else
+    if (threadIdx.x == 0) barrier->init(kMatvecThreads);
+#pragma unroll 1
+    for (int i = 4 * static_cast<int>(threadIdx.x); i < count_ * columns_; i += 4 * kMatvecThreads)
+      copy_async_16(rows_ + i, from + i);
+#endif
     if (const int i = 4 * threadIdx.x; i < router_.width)
 #pragma unroll
       for (int t = 0; t < kTokens; ++t)
@@ -84,7 +93,13 @@ class RouterScores : public NothingBeside {
   __device__ __forceinline__ const float* residual(int t, int i) const {
     return args_.residual + t * args_.residual_stride + i;
   }
-  __device__ __forceinline__ void wait_for_rows() const { BarrierAddress(sums_ + kRouterSums).wait(0); }
+  __device__ __forceinline__ void wait_for_rows() const {
+    const BarrierAddress copies(sums_ + kRouterSums);
+#if __CUDA_ARCH__ < 900
+    copies.arrive_after_copies();
+#endif
+    copies.wait(0);
+  }
   const RouterRows& router_;
   const MatvecArgs& args_;
   int columns_, first_row_, count_;

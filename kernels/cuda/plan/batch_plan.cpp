@@ -53,7 +53,14 @@ Planning::Planning(const PlanInputs& inputs, const Plan& steps_of, const PlanSha
     : in(inputs), plan(steps_of), shape(of), steps(steps_of.steps),
       attention(&steps_of == inputs.adapted ? inputs.adapted_attention : inputs.attention),
       sibling_follows(find_siblings(steps)), ways(steps.size(), ProductKernel::matvec) {
-  if (overlaps() && in.dataflow_sync && shape.tokens <= kDataflowTokens) dataflow_tokens = shape.tokens;
+  if (in.overlap && in.dataflow_sync && shape.tokens <= kDataflowTokens) {
+    dataflow_tokens = shape.tokens;
+    const auto folds = [&](const Step& step) {
+      return folded_router(static_cast<int32_t>(&step - steps.data())).has_value();
+    };
+    // Kernels that follow one another have all values; only a folded router's blocks wait for others.
+    if (!overlaps() && std::ranges::none_of(steps, folds)) dataflow_tokens = 0;
+  }
   if (shape.tokens == 1 && shape.outputs == 1) find_gathered();
   choose_ways();
 }

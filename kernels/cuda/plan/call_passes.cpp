@@ -315,6 +315,7 @@ int* free_multiprocessors(KernelCall& call) {
 // block. Tokens per second with 0 / 4 / 8 free on an H200: qwen3-30b-a3b (4 KV heads) 735 / 778 / 785, an 8B (8)
 // 666 / 677 / 678.
 void leave_room(const Planning& p, Calls& calls) {
+  if (!p.overlaps()) return;
   for (size_t i = 1; i < calls.size(); ++i) {
     const auto* router = calls[i - 1].get<MatvecRouter>();
     if (int* const left = free_multiprocessors(calls[i]); left && router) *left = static_cast<int>(router->rows);

@@ -70,7 +70,7 @@ FoldedSizes folded_sizes(const core::Program& program, const Plan& plan, size_t 
 }
 
 bool folds_routers(const core::ExecutorConfig& config, const DeviceLimits& limits) {
-  return limits.overlap && !config.exact && !config.batch_invariant && !config.observer;
+  return limits.small_batch && !config.exact && !config.batch_invariant && !config.observer;
 }
 
 int64_t folded_bytes(const core::Program& program, const core::ExecutorConfig& config, const Plan& plan,

@@ -49,6 +49,15 @@ TEST_CASE("batch plan: a folded router's scores come with a product of one or tw
   setting.options.dataflow_sync = false;
   CHECK(count<MatvecRouter>(setting.plan(1)) == 0);
   setting.options.dataflow_sync = true;
+  // On chips whose kernels follow one another, all multiprocessors are free again.
+  for (const auto& [compute, folded] : std::map<int, int64_t>{{75, 0}, {80, 3}, {89, 0}}) {
+    setting.limits = kernels::cuda::limits_of(compute, 132);
+    const BatchPlan plan = setting.plan(1);
+    CHECK(count<MatvecRouter>(plan) == folded);
+    CHECK(plan.dataflow_tokens == (folded > 0));
+    for (const KernelCall& call : plan.calls) CHECK_FALSE(call.overlap);
+    for (const Matvec& matvec : all_of<Matvec>(plan)) CHECK(matvec.free_multiprocessors == 0);
+  }
   shape.heads = 12; // rows of a part of a warp tile
   CHECK(count<MatvecRouter>(Setting(shape).plan(1)) == 0);
 }

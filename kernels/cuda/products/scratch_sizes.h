@@ -13,7 +13,6 @@ inline constexpr int64_t kFloatBytes = 4, kF16Bytes = 2;
 
 // small_batch/batch.h:
 inline constexpr int kBatchRows = 16; // of weights
-inline constexpr int kMaxTileTokens = 32;
 inline constexpr int64_t kBatchScratchBytes = 64 << 20;
 
 // BatchArgs::out_half.

@@ -155,7 +155,7 @@ struct Launchers {
       router.shared_offset = static_cast<int>(cut.product_bytes);
       const auto kernel = args.tokens == 1 ? matvec_router_kernel<Format, 1> : matvec_router_kernel<Format, 2>;
       allow_dynamic_shared_memory(kernel, cut.shared_bytes);
-      launch(kernel, cut.blocks + args.tokens, kMatvecThreads, cut.shared_bytes, args, router);
+      launch(kernel, cut.blocks + args.tokens, cut.warps * kWarp, cut.shared_bytes, args, router);
     }
   }
 

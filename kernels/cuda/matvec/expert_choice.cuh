@@ -15,7 +15,7 @@ namespace ridge::kernels::cuda {
 __device__ __forceinline__ float norm_factor(const RouterRows& router, const float* y, int token, float* scratch) {
   float squares = 0, gate = 0;
 #pragma unroll 1
-  for (int i = 4 * static_cast<int>(threadIdx.x); i < router.width; i += 4 * kMatvecThreads) {
+  for (int i = 4 * static_cast<int>(threadIdx.x); i < router.width; i += 4 * static_cast<int>(blockDim.x)) {
     float4 v = load_latest_4(y + i), w = {};
     if (router.gate) w = *reinterpret_cast<const float4*>(router.gate + i);
     while (is_sentinel(v)) v = load_latest_4(y + i);
@@ -30,7 +30,7 @@ __device__ __forceinline__ float norm_factor(const RouterRows& router, const flo
   return factor;
 }
 
-static_assert(kMaxFoldedExperts % kWarp == 0 && kMaxFoldedExperts <= kMatvecThreads);
+static_assert(kMaxFoldedExperts % kWarp == 0 && kMaxFoldedExperts <= kLeastJoinedWarps * kWarp);
 
 // Chooses before y arrives if the factor cannot change the order.
 __device__ __forceinline__ void choose_experts(const MatvecArgs& args, const RouterRows& router, int token) {

@@ -34,9 +34,10 @@ class RouterScores : public NothingBeside {
       copies.bulk_copy(rows_, from, bytes);
     }
 #else
-    if (threadIdx.x == 0) barrier->init(kMatvecThreads);
+    const auto threads = static_cast<int>(blockDim.x);
+    if (threadIdx.x == 0) barrier->init(threads);
 #pragma unroll 1
-    for (int i = 4 * static_cast<int>(threadIdx.x); i < count_ * columns_; i += 4 * kMatvecThreads)
+    for (int i = 4 * static_cast<int>(threadIdx.x); i < count_ * columns_; i += 4 * threads)
       copy_async_16(rows_ + i, from + i);
 #endif
     if (const int i = 4 * threadIdx.x; i < router_.width)

@@ -129,10 +129,9 @@ std::optional<PairCut> cut_pair(const ChipLimits& chip, const ProductDesc& first
     const auto bytes = [&](int i) { return work[i].shared_bytes(warps, work[i].row_blocks(blocks[i])); };
     return std::max(bytes(0), bytes(1));
   };
-  constexpr int kLeastWarps = kMatvecWarps / 2; // fewer were not measured
   cut.warps = kMatvecWarps;
   while (of_both(cut.warps) > chip.shared_per_block)
-    if (--cut.warps < kLeastWarps) return std::nullopt;
+    if (--cut.warps < kLeastJoinedWarps) return std::nullopt;
   int64_t needed = of_both(cut.warps);
   for (const int i : {0, 1}) {
     cut.waits[i] = work[i].waits(blocks[i]);
@@ -150,17 +149,19 @@ std::optional<PairCut> cut_pair(const ChipLimits& chip, const ProductDesc& first
 std::optional<RouterCut> cut_router(const ChipLimits& chip, const ProductDesc& product, int64_t experts,
                                     int64_t width) {
   const MatvecWork work{product, static_cast<int>(product.tokens)};
-  if (!product.format.packed || !product.format.is_whole(product.cols) || work.warps(chip) < kMatvecWarps)
-    return std::nullopt;
+  if (!product.format.packed || !product.format.is_whole(product.cols)) return std::nullopt;
   RouterCut cut;
   cut.blocks = std::min(product.row_blocks(), chip.sm_count - work.tokens);
   if (experts > int64_t{kMaxRouterRows} * cut.blocks || work.waits(cut.blocks)) return std::nullopt;
   cut.rows = static_cast<int>(tiles_of(experts, cut.blocks));
-  cut.product_bytes = round_up(work.shared_of(cut.blocks), 16);
-  const int64_t needed = cut.product_bytes + router_scores_bytes(product.cols + width, cut.rows);
-  if (needed > chip.shared_per_block) return std::nullopt;
-  cut.shared_bytes = alone(chip, needed);
-  return cut;
+  const int64_t scores = router_scores_bytes(product.cols + width, cut.rows);
+  for (cut.warps = kMatvecWarps; cut.warps >= kLeastJoinedWarps; --cut.warps) {
+    cut.product_bytes = round_up(work.shared_of(cut.blocks, cut.warps), 16);
+    if (cut.product_bytes + scores > chip.shared_per_block) continue;
+    cut.shared_bytes = alone(chip, cut.product_bytes + scores);
+    return cut;
+  }
+  return std::nullopt;
 }
 
 // Tries all numbers of warp groups and column ranges that fit, and takes those with the least estimated cost.

@@ -15,7 +15,9 @@ namespace ridge::kernels::cuda {
 // matvec/. Fewer warps on chips with less shared memory (64 KB on sm_75, 99 on sm_86, 89, 120).
 inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * 32;
 inline constexpr int kMaxMatvecTokens = 4; // per pass over the weights
-inline constexpr int kMaxRouterRows = 2;   // of a folded router, per block
+// Of a launch that also does other work; fewer were not measured.
+inline constexpr int kLeastJoinedWarps = kMatvecWarps / 2;
+inline constexpr int kMaxRouterRows = 2; // of a folded router, per block
 inline constexpr int kRouterSums = kMaxRouterRows * 2 * kMatvecWarps;
 constexpr int64_t router_scores_bytes(int64_t columns, int rows) { return (rows * columns + kRouterSums) * 4 + 16; }
 
@@ -67,7 +69,7 @@ std::optional<PairCut> cut_pair(const ChipLimits& chip, const ProductDesc& first
 
 // A matvec with a folded router's scores. One block per token is left for the choice.
 struct RouterCut {
-  int blocks = 0, rows = 0; // rows: of the router, per block
+  int warps = 0, blocks = 0, rows = 0; // rows: of the router, per block
   int64_t product_bytes = 0, shared_bytes = 0;
 };
 std::optional<RouterCut> cut_router(const ChipLimits& chip, const ProductDesc& product, int64_t experts, int64_t width);

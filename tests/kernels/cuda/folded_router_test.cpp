@@ -23,7 +23,7 @@ void check_folds(core::Executor& executor, RandomProgram& model, int32_t tokens)
   const std::string plan = executor.describe_plan(consecutive(model, 0, tokens).batch());
   CAPTURE(plan);
   CHECK(plan.find("matvec_router") != std::string::npos);
-  CHECK(plan.find("sort_experts") == std::string::npos);
+  if (tokens == 1) CHECK(plan.find("sort_experts") == std::string::npos);
 }
 
 std::unique_ptr<core::Executor> unfused_executor(const core::Program& program, const core::ExecutorConfig& config) {

@@ -173,4 +173,17 @@ TEST_CASE(
   CHECK(cut(132, 261).rows == 0);
   CHECK(cut(2, 1).rows == 0);
   CHECK(cut(3, 2).rows == 2);
+
+  // qwen3-30b-a3b's: beside a row of 24 KB a block of 99 KB has room for fewer warps, beside two for too few.
+  product.format = format_numbers(quant::Type::Q4_K), product.tokens = 1, product.cols = 4096;
+  const auto warps = [&](int compute, int multiprocessors) {
+    const ChipLimits chip = limits_of(compute, multiprocessors);
+    const std::optional<RouterCut> cut = cut_router(chip, product, 128, 2048);
+    if (cut) CHECK(cut->shared_bytes <= chip.shared_per_block);
+    return cut ? cut->warps : 0;
+  };
+  CHECK(warps(90, 132) == kMatvecWarps);
+  CHECK(warps(120, 170) >= kLeastJoinedWarps);
+  CHECK(warps(120, 170) < kMatvecWarps);
+  CHECK(warps(89, 128) == 0);
 }

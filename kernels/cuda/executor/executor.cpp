@@ -246,7 +246,6 @@ std::span<const float> Executor::logits(int64_t i) {
 }
 
 std::shared_ptr<const float> Executor::copy_result_rows(int64_t count) {
-  if (count > result_rows_) throw std::logic_error("CUDA: rows that the last forward() did not compute");
   const std::shared_ptr<const SentRows> sent = send_result(count);
   if (!sent) return core::Executor::copy_result_rows(count);
   sent->arrive();
@@ -254,13 +253,13 @@ std::shared_ptr<const float> Executor::copy_result_rows(int64_t count) {
 }
 
 std::shared_ptr<const SentRows> Executor::send_result(int64_t count) {
+  if (count > result_rows_) throw std::logic_error("CUDA: rows that the last forward() did not compute");
   const CurrentDevice current(context_.device());
   const core::ValueId result = program_.result();
   return sender_.send(workspace_.value(result), count * program_.values[result].width * sizeof(float));
 }
 
 SentResult Executor::send_result_rows(int64_t count) {
-  if (count > result_rows_) throw std::logic_error("CUDA: rows that the last forward() did not compute");
   const std::shared_ptr<const SentRows> sent = send_result(count);
   if (!sent) return {};
   const CurrentDevice current(context_.device());
@@ -370,9 +369,9 @@ std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repeti
                          [&](const KernelCall& call) { launcher_.launch(plan, call, context_.launch()); });
   LaunchLog log;
   launch_all(plan, &log); // counts blocks; outside a graph Nsight sees the ranges
-  const StampMemory stamps(log.blocks);
+  const DeviceMemory stamps(log.blocks * kStampPlaces * sizeof(Stamp), "a profile");
   log = {};
-  log.stamps = stamps.device();
+  log.stamps = stamps.as<Stamp>();
   Graph graph;
   capture(context_.stream(), graph, [&] { launch_all(plan, &log); });
   return profile_graph(program_, steps_of(plan), graph, log, stamps, context_.stream(), repetitions);

@@ -43,7 +43,11 @@ struct CudaOptions {
 
 // Turns graphs, overlap and dataflow sync off if `serial` (RIDGE_CUDA_SERIAL; may be null) is set and not "0".
 // Sanitizers that serialize kernels need this: a kernel that spins on a running predecessor would never end.
-CudaOptions with_serial_mode(CudaOptions options, const char* serial);
+inline CudaOptions with_serial_mode(CudaOptions options, const char* serial) {
+  if (serial && *serial && std::string_view(serial) != "0")
+    options.graphs = options.overlap = options.dataflow_sync = false;
+  return options;
+}
 
 // The Program must outlive the executor, but not its weights (and their file) unless experts stay there. Throws Error
 // if there is no usable GPU or a CUDA call fails, OutOfMemory before copying.

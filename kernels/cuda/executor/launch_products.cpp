@@ -119,14 +119,15 @@ void KernelLauncher::run(const BatchPlan& plan, const ConvertInput& call, const 
                    .used = width(m.x) != call.cols ? 1 : static_cast<int>(m.used),
                    .exponents = workspace_.exponents()};
   if (call.sums) {
-    const auto& [summed, tile_tokens, cut] = *call.sums;
+    const MatrixStep& summed = call.sums->product.matrix;
+    const TileCut& cut = call.sums->cut;
     args.sums = workspace_.batch_parts();
     args.bias = weights_.vector(summed.parts[0].bias);
     args.sum_out = value(plan, m.x);
     args.x = value(plan, summed.residual);
     args.ranges = cut.ranges;
     args.row_floats = int64_t{cut.row_tiles} * kBatchRows;
-    args.range_floats = int64_t{cut.token_tiles} * tile_tokens * args.row_floats;
+    args.range_floats = int64_t{cut.token_tiles} * call.sums->tile_tokens * args.row_floats;
   }
   if (const core::Op* norm = call.layer_norm) {
     args.x = value(plan, norm->inputs[0]);
@@ -147,38 +148,27 @@ static Launch without(Launch launch, int free_multiprocessors) {
   return launch;
 }
 
-// On fewer multiprocessors if that leaves room.
-template <typename Cut>
-static auto cut_on(const Launch& fewer, const Launch& all, const Cut& cut) {
-  const auto found = cut(fewer);
-  return found ? std::pair(fewer, *found) : std::pair(all, cut(all).value());
-}
-
 void KernelLauncher::run(const BatchPlan& plan, const Matvec& call, const Launch& launch) {
   const MatrixStep& m = call.product.matrix;
   MatvecArgs args = matvec_args(plan, call.product, call.rows);
   if (call.sends)
     if (const ExchangeArgs sum = exchange_args(plan, *call.sends); sum.ranks > 0) args.packets = packet_targets(sum);
-  ProductDesc desc = desc_of(program_, m, call.rows);
-  if (config_.batch_invariant) desc.tokens = 1; // kernels of several tokens round differently in formats with minima
-  const Launch fewer = without(launch, call.free_multiprocessors);
-  if (!m.has_changes()) return format_of(m).matvec(fewer, args, cut_matvec(fewer, desc, config_.exact));
-  const auto [on, cut] = cut_on(fewer, launch, [&](const ChipLimits& chip) { return cut_adapted(chip, desc); });
-  format_of(m).matvec_adapted(on, args, adapter_args(plan, m), cut);
+  const Launch on = without(launch, call.free_multiprocessors);
+  if (const auto* adapted = std::get_if<AdaptedCut>(&call.cut))
+    return format_of(m).matvec_adapted(on, args, adapter_args(plan, m), *adapted);
+  format_of(m).matvec(on, args, std::get<MatvecCut>(call.cut));
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const MatvecPair& call, const Launch& launch) {
   const MatrixStep &first = call.first.matrix, &second = call.second.matrix;
-  const ProductDesc descs[] = {desc_of(program_, first, call.rows), desc_of(program_, second, call.rows)};
   const MatvecArgs args = matvec_args(plan, call.first, call.rows), others = matvec_args(plan, call.second, call.rows);
-  const auto [on, cut] = cut_on(without(launch, call.free_multiprocessors), launch,
-                                [&](const ChipLimits& chip) { return cut_pair(chip, descs[0], descs[1]); });
+  const Launch on = without(launch, call.free_multiprocessors);
   const FormatKernels& format = format_of(first);
-  const quant::Type type = descs[1].format.type;
+  const quant::Type type = desc_of(program_, second, call.rows).format.type;
   if (first.has_changes() || second.has_changes())
     return format.matvec_adapted_pair(on, {args, adapter_args(plan, first)}, {others, adapter_args(plan, second)}, type,
-                                      cut);
-  format.matvec_pair(on, args, others, type, cut);
+                                      call.cut);
+  format.matvec_pair(on, args, others, type, call.cut);
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const MatvecRouter& call, const Launch& launch) {
@@ -186,7 +176,7 @@ void KernelLauncher::run(const BatchPlan& plan, const MatvecRouter& call, const 
       .matvec_router(launch, matvec_args(plan, call.product, call.rows), router_rows(plan, call), call.cut);
 }
 
-BatchArgs KernelLauncher::small_batch_args(const BatchPlan& plan, const SmallBatch& call) const {
+void KernelLauncher::run(const BatchPlan& plan, const SmallBatch& call, const Launch& launch) {
   BatchArgs args = batch_args(plan, call.product.matrix, call.rows);
   args.sibling_follows = call.sibling_follows;
   args.follows_sibling = call.follows_sibling;
@@ -202,18 +192,9 @@ BatchArgs KernelLauncher::small_batch_args(const BatchPlan& plan, const SmallBat
     args.x_floats = value(plan, call.product.matrix.x);
     args.x_largest = workspace_.glu_largest();
   }
-  return args;
-}
-
-void KernelLauncher::run(const BatchPlan& plan, const SmallBatch& call, const Launch& launch) {
   const FormatKernels& format = format_of(call.product.matrix);
-  const BatchArgs args = small_batch_args(plan, call);
   call.wide ? format.wide_batch(launch, args, call.tile_tokens, call.cut)
             : format.batch(launch, args, call.tile_tokens, call.cut);
-}
-
-void KernelLauncher::run(const BatchPlan& plan, const ExpertBatch& call, const Launch& launch) {
-  run(plan, static_cast<const SmallBatch&>(call), launch);
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const ExpertDots& call, const Launch& launch) {
@@ -221,10 +202,6 @@ void KernelLauncher::run(const BatchPlan& plan, const ExpertDots& call, const La
   BatchArgs args = batch_args(plan, m, call.rows);
   if (m.norm == kNone) args.x_floats = value(plan, m.x); // else the conversion has normed it
   format_of(m).expert_dots(launch, args, call.cut);
-}
-
-PromptMatrices KernelLauncher::prompt_matrices(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const {
-  return {gemm_args(plan, m, rows), format_of(m).expand};
 }
 
 PromptResult KernelLauncher::prompt_result(const BatchPlan& plan, const PromptProduct& call) const {
@@ -259,7 +236,8 @@ void KernelLauncher::bound_products(const Plan& plan, const Launch& launch) cons
 
 void KernelLauncher::run(const BatchPlan& plan, const PromptProduct& call, const Launch& launch) {
   std::vector<PromptMatrices> matrices;
-  for (const Product& product : call.products) matrices.push_back(prompt_matrices(plan, product.matrix, call.rows));
+  for (const auto& [m, dataflow] : call.products)
+    matrices.push_back({gemm_args(plan, m, call.rows), format_of(m).expand});
   if (call.reads_half) {
     const core::ValueId x = call.products[0].matrix.x;
     const TiledHalf half = tiled_half(value(plan, x), call.rows, width(x));

@@ -1,4 +1,4 @@
-// Launches a batch plan's calls. Decides nothing.
+// Launches a batch plan's calls, as the plan has cut them: only attention is split here, by the context's length.
 #pragma once
 
 #include "kernels/cuda/cache/kv_cache.h"
@@ -56,7 +56,6 @@ class KernelLauncher {
   void run(const BatchPlan& plan, const MatvecPair& call, const Launch& launch);
   void run(const BatchPlan& plan, const MatvecRouter& call, const Launch& launch);
   void run(const BatchPlan& plan, const SmallBatch& call, const Launch& launch);
-  void run(const BatchPlan& plan, const ExpertBatch& call, const Launch& launch);
   void run(const BatchPlan& plan, const ExpertDots& call, const Launch& launch);
   void run(const BatchPlan& plan, const PromptProduct& call, const Launch& launch);
   void run(const BatchPlan& plan, const IntegerProduct& call, const Launch& launch);
@@ -89,10 +88,8 @@ class KernelLauncher {
   RouterRows router_rows(const BatchPlan& plan, const MatvecRouter& call) const;
   GemmArgs gemm_shape(const MatrixStep& m, int64_t rows) const;
   GemmArgs gemm_args(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
-  PromptMatrices prompt_matrices(const BatchPlan& plan, const MatrixStep& m, int64_t rows) const;
   PromptResult prompt_result(const BatchPlan& plan, const PromptProduct& call) const;
   BatchArgs batch_args(const BatchPlan& plan, const MatrixStep& m, int64_t tokens) const;
-  BatchArgs small_batch_args(const BatchPlan& plan, const SmallBatch& call) const;
 
   // launch_adapters.cpp
   AdapterArgs adapter_args(const BatchPlan& plan, const MatrixStep& m) const;

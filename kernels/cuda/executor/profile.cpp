@@ -3,15 +3,15 @@
 namespace ridge::kernels::cuda {
 
 std::vector<core::OpTime> profile_graph(const core::Program& program, const Plan& plan, const Graph& graph,
-                                        const LaunchLog& log, const StampMemory& memory, cudaStream_t stream,
+                                        const LaunchLog& log, const DeviceMemory& memory, cudaStream_t stream,
                                         int repetitions) {
-  std::vector<Stamp> stamps(memory.count());
+  std::vector<Stamp> stamps(static_cast<size_t>(memory.bytes()) / sizeof(Stamp));
   const std::vector<std::vector<int32_t>> ops = ops_of_steps(program, plan);
   std::vector<core::OpTime> times;
   for (int run = -1; run < repetitions; ++run) { // warm-up
-    RIDGE_CUDA(cudaMemsetAsync(memory.device(), 0, memory.bytes(), stream));
+    RIDGE_CUDA(cudaMemsetAsync(memory.as(), 0, memory.bytes(), stream));
     RIDGE_CUDA(cudaGraphLaunch(graph.handle, stream));
-    RIDGE_CUDA(cudaMemcpyAsync(stamps.data(), memory.device(), memory.bytes(), cudaMemcpyDeviceToHost, stream));
+    RIDGE_CUDA(cudaMemcpyAsync(stamps.data(), memory.as(), memory.bytes(), cudaMemcpyDeviceToHost, stream));
     RIDGE_CUDA(cudaStreamSynchronize(stream));
     if (run < 0) continue;
     size_t step = 0, part = 0;

@@ -13,21 +13,9 @@
 
 namespace ridge::kernels::cuda {
 
-class StampMemory {
- public:
-  explicit StampMemory(size_t blocks) : count_(blocks * kStampPlaces), memory_(count_ * sizeof(Stamp), "a profile") {}
-  Stamp* device() const { return memory_.as<Stamp>(); }
-  size_t bytes() const { return memory_.bytes(); }
-  size_t count() const { return count_; }
-
- private:
-  size_t count_;
-  DeviceMemory memory_;
-};
-
-// Average seconds per step. `log`: the graph's kernels and stamps.
+// Average seconds per step. `log`: the graph's kernels and stamps, in `memory`.
 std::vector<core::OpTime> profile_graph(const core::Program& program, const Plan& plan, const Graph& graph,
-                                        const LaunchLog& log, const StampMemory& memory, cudaStream_t stream,
+                                        const LaunchLog& log, const DeviceMemory& memory, cudaStream_t stream,
                                         int repetitions);
 
 // Average seconds per call, launches included.

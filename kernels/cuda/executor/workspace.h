@@ -39,10 +39,8 @@ class Workspace {
   float* gate() const { return gate_.as<float>(); }
   float* up() const { return up_.as<float>(); }
   PromptScratch& prompt_scratch() const { return *prompt_scratch_; }
-  ProductBound* product_bound(core::WeightId id) const {
-    return bounds_.as<ProductBound>() + id;
-  } // with prompt
-    // products only
+  // With prompt products only.
+  ProductBound* product_bound(core::WeightId id) const { return bounds_.as<ProductBound>() + id; }
   float* batch_parts() const { return parts_.as<float>(); }
 
   int32_t* tile_count() const { return slots_.as<int32_t>(); }

@@ -57,24 +57,33 @@ void join_prompt_siblings(const Planning& p, Calls& calls) {
   });
 }
 
-// Whether the product can mail its result to the other ranks itself (exchange/sum_mail.h).
-bool joins_exchange(const Planning& p, const KernelCall& call, const KernelCall& next) {
-  const PromptProduct& product = *call.get<PromptProduct>();
+// The sum over ranks that takes the product's result, or null.
+const Exchange* sum_behind(const MatrixStep& m, const KernelCall& next) {
   const auto* sum = next.get<Exchange>();
-  if (!sum || sum->op->kind != OpKind::all_reduce || product.products.size() > 1) return false;
-  const MatrixStep& m = product.products[0].matrix;
-  return summed_by_tokens(p.rows_of(sum->op->outputs[0]), p.width(sum->op->outputs[0])) && !m.glu &&
-         m.parts.size() == 1 && m.parts[0].out == sum->op->inputs[0];
+  return sum && sum->op->kind == OpKind::all_reduce && m.ids == kNone && m.parts.size() == 1 && m.parts[0].out == sum->x
+             ? sum
+             : nullptr;
 }
 
-bool joins_activation(const Planning& p, const KernelCall& call, const KernelCall& next) {
-  const PromptProduct& product = *call.get<PromptProduct>();
+// The product mails its result to the other ranks itself (exchange/sum_mail.h).
+bool absorb_exchange(const Planning& p, PromptProduct& product, const KernelCall& next) {
+  const Exchange* sum = product.products.size() == 1 ? sum_behind(product.products[0].matrix, next) : nullptr;
+  if (!sum || !summed_by_tokens(sum->rows, p.width(sum->out))) return false;
+  product.sum = *sum;
+  return true;
+}
+
+bool absorb_activation(const Planning& p, int32_t step, PromptProduct& product, const KernelCall& next) {
   const auto* activation = next.get<PlainOp>();
-  if (!activation || activation->op->kind != OpKind::activate || product.products.size() != 1 ||
-      call.step + 1 != next.first_step || activation_behind(p.in.program, p.plan, call.step) != activation->op)
+  MatrixStep& m = product.products[0].matrix;
+  if (!activation || product.products.size() > 1 || activation_behind(p.in.program, p.plan, step) != activation->op)
     return false;
   // The output must not overwrite the input.
-  return !product.reads_half || p.slot_of(activation->op->outputs[0]) != p.slot_of(product.products[0].matrix.x);
+  const ValueId out = activation->op->outputs[0];
+  if (product.reads_half && p.slot_of(out) == p.slot_of(m.x)) return false;
+  m.glu = std::get<core::ActivationParams>(activation->op->params);
+  m.parts[0].out = out;
+  return true;
 }
 
 // Prompt products write f16 tiles for a sole reader, and absorb activations and sums over ranks.
@@ -85,15 +94,8 @@ void chain_prompt_products(const Planning& p, Calls& calls) {
     if (!product) continue;
     MatrixStep& m = product->products[0].matrix;
     product->reads_half = m.x == std::exchange(tiled, kNone);
-    if (i + 1 < calls.size() && joins_exchange(p, calls[i], calls[i + 1])) {
-      product->sum = *calls[i + 1].get<Exchange>();
-      product->sum->rows = product->rows;
-      calls[i].step = calls[i + 1].step;
-      remove(calls, i + 1);
-    } else if (i + 1 < calls.size() && joins_activation(p, calls[i], calls[i + 1])) {
-      const core::Op& op = *calls[i + 1].get<PlainOp>()->op;
-      m.glu = std::get<core::ActivationParams>(op.params);
-      m.parts[0].out = op.outputs[0];
+    if (i + 1 < calls.size() &&
+        (absorb_exchange(p, *product, calls[i + 1]) || absorb_activation(p, calls[i].step, *product, calls[i + 1]))) {
       calls[i].step = calls[i + 1].step;
       remove(calls, i + 1);
     }
@@ -182,7 +184,7 @@ class Conversions {
   void visit(KernelCall&, const RopeAttention& rope) { note_attention_output(rope.attention); }
   void visit(KernelCall& call, SmallBatch& batch) {
     take_input(call, batch, batch.rows, batch.wide ? HalfLayout::wide : HalfLayout::interleaved);
-    if (batch.leaves_sums) sums_ = {batch.product.matrix, batch.tile_tokens, batch.cut};
+    if (batch.leaves_sums) sums_ = batch;
     if (!batch.cut.leaves_sums()) write_half(call, batch);
   }
   void visit(KernelCall& call, ExpertBatch& experts) {
@@ -293,9 +295,9 @@ class Conversions {
   Calls calls_;
   int32_t step_ = 0;
   std::optional<Converted> converted_;
-  bool has_loose_bound_ = false;           // attention bounds the rows that it converts only loosely
-  std::optional<ConvertInput::Sums> sums_; // the next conversion adds them
-  ValueId half_of_ = kNone;                // the value that gate and up wrote in f16 for down
+  bool has_loose_bound_ = false;   // attention bounds the rows that it converts only loosely
+  std::optional<SmallBatch> sums_; // the next conversion adds them
+  ValueId half_of_ = kNone;        // the value that gate and up wrote in f16 for down
   // The conversion that can clear the maxima of such f16, since the last reader has finished before it.
   std::optional<size_t> maxima_clearing_call_;
 };
@@ -332,7 +334,7 @@ void leave_room(const Planning& p, Calls& calls) {
   }
 }
 
-void number_exchanges(const Planning&, Calls& calls) {
+void number_exchanges(Calls& calls) {
   int64_t exchanges = 0;
   for (KernelCall& call : calls) {
     if (auto* exchange = call.get<Exchange>()) exchange->index_in_step = exchanges++;
@@ -346,14 +348,41 @@ void send_from_matvecs(const Planning& p, Calls& calls) {
   for (size_t i = 1; i < calls.size(); ++i) {
     auto* matvec = calls[i - 1].get<Matvec>();
     auto* sum = calls[i].get<Exchange>();
-    if (!matvec || !sum || sum->op->kind != OpKind::all_reduce || matvec->rows != sum->rows ||
+    if (!matvec || !sum_behind(matvec->product.matrix, calls[i]) || matvec->rows != sum->rows ||
         sum->rows * p.width(sum->x) > kPacketSumFloats)
       continue;
-    const MatrixStep& m = matvec->product.matrix;
-    if (m.ids != kNone || m.parts.size() > 1 || m.parts[0].out != sum->x) continue;
     sum->sent = true;
     matvec->sends = *sum;
   }
+}
+
+// On fewer multiprocessors than there are if that leaves room.
+void cut_matvecs(const Planning& p, Calls& calls) {
+  const auto cut_beside = [&](int& free_multiprocessors, const auto& cut) {
+    ChipLimits fewer = p.in.limits;
+    fewer.sm_count -= free_multiprocessors;
+    if (const auto found = cut(fewer)) return *found;
+    free_multiprocessors = 0;
+    return cut(p.in.limits).value();
+  };
+  for (KernelCall& call : calls)
+    if (auto* matvec = call.get<Matvec>()) {
+      ProductDesc desc = p.desc(matvec->product.matrix, matvec->rows);
+      if (p.in.config.batch_invariant) desc.tokens = 1; // kernels of several round differently in formats with minima
+      const auto plain = [&](const ChipLimits& chip) {
+        return std::optional(cut_matvec(chip, desc, p.in.config.exact));
+      };
+      const auto adapted = [&](const ChipLimits& chip) { return cut_adapted(chip, desc); };
+      if (matvec->product.matrix.has_changes())
+        matvec->cut = cut_beside(matvec->free_multiprocessors, adapted);
+      else
+        matvec->cut = cut_beside(matvec->free_multiprocessors, plain);
+    } else if (auto* pair = call.get<MatvecPair>()) {
+      const ProductDesc first = p.desc(pair->first.matrix, pair->rows),
+                        second = p.desc(pair->second.matrix, pair->rows);
+      pair->cut =
+          cut_beside(pair->free_multiprocessors, [&](const ChipLimits& chip) { return cut_pair(chip, first, second); });
+    }
 }
 
 // The first step must wait for the previous batch: attention reads positions and caches early, recurrent ops their
@@ -377,8 +406,9 @@ void run_passes(const Planning& planning, Calls& calls) {
   leave_sums(planning, calls);
   calls = Conversions(planning).run(std::move(calls));
   leave_room(planning, calls);
-  number_exchanges(planning, calls);
-  send_from_matvecs(planning, calls);
+  number_exchanges(calls);
+  send_from_matvecs(planning, calls); // copies numbered exchanges
+  cut_matvecs(planning, calls);
   mark_overlaps(planning, calls);
 }
 

@@ -44,15 +44,16 @@ struct Matvec {
   static constexpr std::string_view kName = "matvec";
   Product product;
   int64_t rows;
-  int free_multiprocessors = 0;       // which get no block
+  int free_multiprocessors = 0; // which get no block
+  std::variant<MatvecCut, AdaptedCut> cut = {};
   std::optional<Exchange> sends = {}; // the next call, whose packets this kernel sends
 };
-
 struct MatvecPair {
   static constexpr std::string_view kName = "matvec_pair";
   Product first, second;
   int64_t rows;
   int free_multiprocessors = 0;
+  PairCut cut = {};
 };
 // A matvec that also computes a folded router's scores and chooses experts (router/folded_router.h).
 struct MatvecRouter {
@@ -119,13 +120,8 @@ struct ConvertInput {
   MatrixStep matrix;
   int64_t rows, cols;
   HalfLayout layout;
-  int64_t cleared = 0; // maxima per row to clear for the next writes_half
-  struct Sums {
-    MatrixStep matrix;
-    int tile_tokens;
-    TileCut cut;
-  };
-  std::optional<Sums> sums = {};
+  int64_t cleared = 0;                 // maxima per row to clear for the next writes_half
+  std::optional<SmallBatch> sums = {}; // whose sums it adds first
   int sorted_tile = 0;
   const core::Op* layer_norm = nullptr; // applied to the input first
 };

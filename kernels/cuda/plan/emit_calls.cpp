@@ -36,13 +36,11 @@ class Emitter {
   void add_step(const Step& step) {
     std::visit([&](const auto& work) { add_work(work, step); }, step.work);
   }
-  void add_work(const OpStep&, const Step& step) { add_op(step); }
   void add_work(const MatrixStep& m, const Step& step) {
     add_matrix(m, *step.op, p_.ways[step_]);
     const CpuExpertLayer* cpu = m.ids == kNone ? nullptr : p_.cpu_experts(m.ids);
     if (cpu && m.parts[0].out == cpu->out) add(ReceiveExperts{m.ids, p_.placed(cpu->out), p_.rows_of(m.x) * m.used});
   }
-  void add_work(const HeadsStep& heads, const Step&) { add_heads(heads); }
   void add_work(const LatentStep& latent, const Step&) { add(LatentStore{latent, p_.shape.tokens}); }
   void add_work(const SumStep& sum, const Step& step) { add(elements<Sum>(sum, step)); }
   void add_work(const NormStep& norm, const Step& step) { add(elements<Norm>(norm, step)); }
@@ -52,7 +50,7 @@ class Emitter {
     return {what, p_.placed(out), p_.rows_of(out), dataflow_input()};
   }
 
-  void add_op(const Step& step) {
+  void add_work(const OpStep&, const Step& step) {
     const core::Op& op = *step.op;
     if (class_of(op.kind) == core::OpClass::attention) return add_attention(op);
     const int64_t rows = op.outputs.empty() ? p_.shape.tokens : p_.rows_of(op.outputs[0]);
@@ -139,7 +137,7 @@ class Emitter {
     const auto* params = std::get_if<core::AttentionParams>(&attention.params);
     return params && sees_ahead(*params, p_.shape);
   }
-  void add_heads(HeadsStep heads) {
+  void add_work(HeadsStep heads, const Step&) {
     const PlanShape& shape = p_.shape;
     heads.q_out = p_.placed(heads.q_out);
     const RopeStore rope{heads, shape.tokens, dataflow_input()};

@@ -47,10 +47,6 @@ struct MatrixStep {
     return found == parts.end() ? nullptr : &found->change;
   }
   bool has_changes() const { return change(); }
-  // Whether blocks wait for this value before they multiply.
-  bool waits_for(core::ValueId id) const {
-    return id == x || (id == ids && !of_heads) || (!shared_expert.empty() && id == shared_expert[0].x);
-  }
 };
 
 // Normalizes and rotates heads of q and k, writes k and v to the cache, and computes attention if that is fused.
@@ -120,7 +116,8 @@ struct Step {
 
   // Whether blocks wait for this value before their main work, rather than add it at the end.
   bool waits_for(core::ValueId id) const {
-    if (const MatrixStep* m = matrix()) return m->waits_for(id);
+    if (const MatrixStep* m = matrix())
+      return id == m->x || (id == m->ids && !m->of_heads) || (!m->shared_expert.empty() && id == m->shared_expert[0].x);
     const auto* norm = get<NormStep>();
     return !norm || id == norm->x;
   }

@@ -59,6 +59,26 @@ std::string rows_of(const KernelCall& call) {
       call.work);
 }
 
+// How a product is divided; "blocks" are those of its own rows.
+template <typename Cut>
+std::string text_of(const Cut& cut) {
+  std::vector<std::string> parts;
+  const auto add = [&](std::string_view name, int64_t n) { parts.push_back(fmt::format("{}={}", name, n)); };
+  if constexpr (requires { cut.first_blocks; }) add("first-blocks", cut.first_blocks);
+  if constexpr (requires { cut.blocks; }) add("blocks", cut.blocks);
+  if constexpr (requires { cut.warps; }) add("warps", cut.warps);
+  if constexpr (requires { cut.shares; }) {
+    add("ranges", cut.ranges);
+    if (cut.warp_groups > 0) add("shares", cut.shares); // batch.cuh
+  }
+  if constexpr (requires { cut.team; }) add("warps-per-tile", cut.team);
+  return join(parts);
+}
+template <typename... Cuts>
+std::string text_of(const std::variant<Cuts...>& cut) {
+  return std::visit([](const auto& of) { return text_of(of); }, cut);
+}
+
 std::string flags_of(const KernelCall& call) {
   std::vector<std::string> flags;
   const auto flag = [&](bool set, std::string name) {
@@ -68,6 +88,7 @@ std::string flags_of(const KernelCall& call) {
   const auto any = [&](auto&& has) { return std::ranges::any_of(matrices, has); };
   const auto of_work = [&](const auto& work) {
     if constexpr (requires { work.tile_tokens; }) flag(true, fmt::format("tile={}", work.tile_tokens));
+    if constexpr (requires { work.cut; }) flag(true, text_of(work.cut));
     flag(any([](const MatrixStep* m) { return m->norm != kNone; }), "norm");
     flag(any([](const MatrixStep* m) { return m->glu.has_value(); }), "gated");
     flag(any([](const MatrixStep* m) { return m->residual != kNone; }), "add");
@@ -125,7 +146,7 @@ std::vector<const MatrixStep*> matrices_of(const KernelCall& call) {
     if constexpr (requires { work.products; })
       for (const Product& product : work.products) matrices.push_back(&product.matrix);
     if constexpr (requires { work.sums; })
-      if (work.sums) matrices.push_back(&work.sums->matrix);
+      if (work.sums) matrices.push_back(&work.sums->product.matrix);
   };
   std::visit(add, call.work);
   return matrices;

@@ -310,7 +310,7 @@ TEST_CASE(
     const auto* next = plan.calls.at(i + 1).get<ConvertInput>();
     REQUIRE(next);
     REQUIRE(next->sums);
-    CHECK(next->sums->matrix.parts[0].out == batch->product.matrix.parts[0].out);
+    CHECK(next->sums->product.matrix.parts[0].out == batch->product.matrix.parts[0].out);
     CHECK(next->matrix.x == batch->product.matrix.parts[0].out);
   }
   CHECK(left == 3); // attention's output twice, the first down; the last down precedes a gather
@@ -552,6 +552,7 @@ TEST_CASE("batch plan: the table has a line for each call, with its ops, format 
   CAPTURE(table);
   CHECK(std::ranges::count(table, '\n') == std::ssize(plan.calls) + std::ssize(plan.products) + 3);
   CHECK(table.starts_with("plan of 8 calls for 1 token, 1 wanted\n"));
-  for (const char* part : {"rope_attention", "Q4_K", "512 x 256", "norm gated overlap dataflow", "gathers", "expected"})
+  for (const char* part : {"rope_attention", "Q4_K", "512 x 256", "norm gated overlap dataflow", "gathers",
+                           "blocks=", "warps=16", "expected"})
     CHECK(table.find(part) != std::string::npos);
 }

@@ -25,9 +25,7 @@ void Planner::take_adapters() {
     fused.parts[0].out = add.outputs[0];
     fused.parts[0].change = {steps_[a].matrix()->parts[0].weight, steps_[b].matrix()->parts[0].weight, steps_[scale].op,
                              small};
-    steps_[i].inputs = steps_[w].inputs;
-    steps_[i].work = std::move(fused);
-    for (const int taken : {w, a, scale, b}) mark_removed(taken);
+    replace(i, std::move(fused), steps_[w].inputs, {w, a, scale, b});
   });
 }
 

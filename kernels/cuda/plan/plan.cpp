@@ -46,10 +46,7 @@ void Planner::fuse_gate_up() {
     fused.parts.push_back(other.parts[0]);
     fused.glu = params;
     for (MatrixStep::Part& part : fused.parts) part.out = glu.outputs[0];
-    steps_[i].work = std::move(fused);
-    steps_[i].inputs = steps_[gate].inputs;
-    mark_removed(gate);
-    mark_removed(up);
+    replace(i, std::move(fused), steps_[gate].inputs, {gate, up});
   });
 }
 
@@ -113,16 +110,13 @@ void Planner::fuse_gates_of_norms() {
         std::get<core::ActivationParams>(gate.params) != core::ActivationParams{core::Activation::silu})
       continue;
     const auto& params = std::get<core::NormParams>(norm.params);
-    Step& step = steps_[i];
     const NormStep fused = {.x = gates_input ? gate.inputs[1] : norm.inputs[0],
                             .gate = gate.inputs[0],
                             .weight = norm.weights[0],
                             .group = params.group,
                             .epsilon = params.epsilon,
                             .gates_input = gates_input};
-    step.work = fused;
-    step.inputs = {fused.x, fused.gate};
-    mark_removed(from);
+    replace(i, fused, {fused.x, fused.gate}, {from});
   }
   remove_marked();
 }
@@ -138,10 +132,9 @@ void Planner::fuse_residuals() {
       MatrixStep fused = *steps_[from].matrix();
       fused.residual = residual;
       fused.parts[0].out = add.outputs[0];
-      steps_[i].work = std::move(fused);
-      steps_[i].inputs = steps_[from].inputs;
-      steps_[i].inputs.push_back(residual);
-      mark_removed(from);
+      std::vector<ValueId> inputs = steps_[from].inputs;
+      inputs.push_back(residual);
+      replace(i, std::move(fused), std::move(inputs), {from});
       break;
     }
   });
@@ -169,9 +162,7 @@ void Planner::fuse_sums_of_norms() {
         fused.factor = std::get<core::ActivationParams>(steps_[at].op->params).alpha;
         mark_removed(i);
       }
-      steps_[at].work = fused;
-      steps_[at].inputs = {fused.x, residual};
-      mark_removed(from);
+      replace(at, fused, {fused.x, residual}, {from});
       break;
     }
   });

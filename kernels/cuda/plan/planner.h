@@ -4,6 +4,7 @@
 #include "kernels/cuda/plan/plan.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 namespace ridge::kernels::cuda {
@@ -103,6 +104,13 @@ class Planner {
   }
   // The step stays until the pass ends, so that indices stay valid.
   void mark_removed(int index) { steps_[index] = {}; }
+  // Step `at` does the work of those taken, too.
+  template <typename Work>
+  void replace(int at, Work work, std::vector<core::ValueId> inputs, std::initializer_list<int> taken) {
+    steps_[at].work = std::move(work);
+    steps_[at].inputs = std::move(inputs);
+    for (const int other : taken) mark_removed(other);
+  }
   void remove_marked() {
     std::erase_if(steps_, [](const Step& step) { return step.op == nullptr; });
   }

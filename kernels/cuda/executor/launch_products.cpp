@@ -21,7 +21,7 @@ MatvecArgs KernelLauncher::matvec_args(const BatchPlan& plan, const Product& pro
   const core::Weight& first = first_weight(m);
   MatvecArgs args = {};
   args.x = value(plan, m.x);
-  args.x_per_slot = m.ids != kNone && width(m.x) != first.cols;
+  args.x_per_slot = has_rows_by_slot(program_, m);
   args.x_stride = first.cols;
   args.tokens = static_cast<int>(tokens);
   args.cols = static_cast<int>(first.cols);
@@ -91,8 +91,7 @@ BatchArgs KernelLauncher::batch_args(const BatchPlan& plan, const MatrixStep& m,
   args.used = 1;
   args.x_rows = tokens;
   if (m.ids == kNone) return args;
-  const bool x_per_slot = width(m.x) != first_weight(m).cols;
-  args.used = x_per_slot ? 1 : static_cast<int>(m.used);
+  args.used = has_rows_by_slot(program_, m) ? 1 : static_cast<int>(m.used);
   args.x_rows = tokens / args.used;
   args.experts = expert_places(m);
   args.tiles = workspace_.expert_tiles();
@@ -116,7 +115,7 @@ void KernelLauncher::run(const BatchPlan& plan, const ConvertInput& call, const 
                                          : call.layout == HalfLayout::tiles ? core::round_up(call.rows, kPromptTokens)
                                                                             : wide_tile_rows(call.rows)),
                    .places = workspace_.slot_places(),
-                   .used = width(m.x) != call.cols ? 1 : static_cast<int>(m.used),
+                   .used = has_rows_by_slot(program_, m) ? 1 : static_cast<int>(m.used),
                    .exponents = workspace_.exponents()};
   if (call.sums) {
     const MatrixStep& summed = call.sums->product.matrix;

@@ -10,7 +10,7 @@ void KernelLauncher::run(const BatchPlan& plan, const Observe& call, const Launc
   const MatrixStep& m = call.matrix;
   const int64_t rows = call.rows;
   const int64_t cols = program_.weights[m.parts[0].weight].cols;
-  const bool experts = m.ids != kNone, per_slot = experts && width(m.x) != cols;
+  const bool experts = m.ids != kNone, per_slot = has_rows_by_slot(program_, m);
   const int64_t slots = experts ? rows * m.used : 0, count = per_slot ? slots : rows;
   const size_t bytes = 4 * (count * cols + slots);
   if (observed_.bytes() < bytes) observed_ = PinnedMemory(bytes);

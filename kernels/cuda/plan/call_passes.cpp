@@ -208,7 +208,7 @@ class Conversions {
   }
 
   int64_t inputs(const MatrixStep& m, int64_t slots) const {
-    return p_.width(m.x) != p_.first_weight(m).cols ? slots : slots / m.used;
+    return has_rows_by_slot(p_.in.program, m) ? slots : slots / m.used;
   }
 
   void note_attention_output(const Attention& attention) {

@@ -129,6 +129,11 @@ inline bool has_one_reader(const core::Program& program, const std::vector<Step>
   return !program.is_read_after(id) && std::ranges::count_if(steps, reads) == 1;
 }
 
+// Whether the input of experts has a row per slot, as down's, instead of one per token.
+inline bool has_rows_by_slot(const core::Program& program, const MatrixStep& m) {
+  return m.ids != kNone && program.values[m.x].width != program.weights[m.parts[0].weight].cols;
+}
+
 struct Plan {
   std::vector<Step> steps;
   core::BufferPlan buffers;

@@ -35,19 +35,7 @@ double time_sums(const core::Communicator& ranks, int device, int64_t floats, in
     }
   };
   Graph graph;
-  cudaGraph_t captured = nullptr;
-  RIDGE_CUDA(cudaStreamBeginCapture(context.stream(), cudaStreamCaptureModeThreadLocal));
-  try {
-    run();
-  } catch (...) {
-    cudaStreamEndCapture(context.stream(), &captured);
-    if (captured) cudaGraphDestroy(captured);
-    throw;
-  }
-  RIDGE_CUDA(cudaStreamEndCapture(context.stream(), &captured));
-  const cudaError_t status = cudaGraphInstantiate(&graph.handle, captured, 0);
-  cudaGraphDestroy(captured);
-  check(status, "cudaGraphInstantiate");
+  graph.capture(context.stream(), run);
   const TimedEvent begin, end;
   for (int i = 0; i < 2; ++i) { // the first warms up
     begin.record(context.stream());

@@ -30,23 +30,6 @@ int64_t free_memory() { // in bytes
   return static_cast<int64_t>(free);
 }
 
-template <typename LaunchAll>
-void capture(cudaStream_t stream, Graph& graph, LaunchAll&& launch) {
-  cudaGraph_t captured = nullptr;
-  RIDGE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  try {
-    launch();
-  } catch (...) {
-    cudaStreamEndCapture(stream, &captured);
-    if (captured) cudaGraphDestroy(captured);
-    throw;
-  }
-  RIDGE_CUDA(cudaStreamEndCapture(stream, &captured));
-  const cudaError_t status = cudaGraphInstantiate(&graph.handle, captured, 0);
-  cudaGraphDestroy(captured);
-  check(status, "cudaGraphInstantiate");
-}
-
 bool distinct(std::span<const int32_t> streams, int64_t tokens) {
   if (streams.empty()) return tokens == 1;
   std::vector<int32_t> sorted(streams.begin(), streams.end());
@@ -373,7 +356,7 @@ std::vector<core::OpTime> Executor::profile(const core::Batch& batch, int repeti
   log = {};
   log.stamps = stamps.as<Stamp>();
   Graph graph;
-  capture(context_.stream(), graph, [&] { launch_all(plan, &log); });
+  graph.capture(context_.stream(), [&] { launch_all(plan, &log); });
   return profile_graph(program_, steps_of(plan), graph, log, stamps, context_.stream(), repetitions);
 }
 
@@ -457,7 +440,7 @@ void Executor::run(const PlanShape& shape) {
     graphs_.clear();
   }
   Graph& graph = graphs_[shape];
-  if (!graph.handle) capture(context_.stream(), graph, [&] { launch_all(plan_of(shape)); });
+  if (!graph.handle) graph.capture(context_.stream(), [&] { launch_all(plan_of(shape)); });
   RIDGE_CUDA(cudaGraphLaunch(graph.handle, context_.stream()));
 }
 

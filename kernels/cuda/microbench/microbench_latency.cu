@@ -37,17 +37,12 @@ __global__ void chase_kernel(const uint32_t* next, int steps, uint32_t* place) {
 
 double graph_step(const Launch& launch) {
   constexpr int kKernels = 200;
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t instance = nullptr;
-  RIDGE_CUDA(cudaStreamBeginCapture(launch.stream, cudaStreamCaptureModeThreadLocal));
-  for (int i = 0; i < kKernels; ++i) launch(empty_kernel, launch.sm_count, 128, 0);
-  RIDGE_CUDA(cudaStreamEndCapture(launch.stream, &graph));
-  const cudaError_t status = cudaGraphInstantiate(&instance, graph, 0);
-  cudaGraphDestroy(graph);
-  check(status, "cudaGraphInstantiate");
+  Graph graph;
+  graph.capture(launch.stream, [&] {
+    for (int i = 0; i < kKernels; ++i) launch(empty_kernel, launch.sm_count, 128, 0);
+  });
   const double seconds =
-      median_seconds(launch.stream, 9, [&] { RIDGE_CUDA(cudaGraphLaunch(instance, launch.stream)); });
-  cudaGraphExecDestroy(instance);
+      median_seconds(launch.stream, 9, [&] { RIDGE_CUDA(cudaGraphLaunch(graph.handle, launch.stream)); });
   return seconds / kKernels;
 }
 

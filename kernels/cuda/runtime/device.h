@@ -107,6 +107,23 @@ struct TimedEvent {
 struct Graph {
   cudaGraphExec_t handle = nullptr;
   Graph() = default;
+  // Of what launch() puts into the stream.
+  template <typename LaunchAll>
+  void capture(cudaStream_t stream, LaunchAll&& launch) {
+    cudaGraph_t captured = nullptr;
+    RIDGE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    try {
+      launch();
+    } catch (...) {
+      cudaStreamEndCapture(stream, &captured);
+      if (captured) cudaGraphDestroy(captured);
+      throw;
+    }
+    RIDGE_CUDA(cudaStreamEndCapture(stream, &captured));
+    const cudaError_t status = cudaGraphInstantiate(&handle, captured, 0);
+    cudaGraphDestroy(captured);
+    check(status, "cudaGraphInstantiate");
+  }
   ~Graph() {
     if (handle) cudaGraphExecDestroy(handle);
   }

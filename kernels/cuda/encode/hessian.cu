@@ -1,3 +1,4 @@
+#include "core/host_device/round_up.h"
 #include "kernels/cuda/encode/hessian_kernels.h"
 #include "quant/all_formats.h"
 
@@ -141,9 +142,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-dim3 triangle_grid(int64_t n) {
-  return {static_cast<unsigned>((n + kThreads - 1) / kThreads), static_cast<unsigned>(n)};
-}
+unsigned blocks_of(int64_t threads) { return static_cast<unsigned>(core::ceil_div(threads, kThreads)); }
+dim3 triangle_grid(int64_t n) { return {blocks_of(n), static_cast<unsigned>(n)}; }
 
 } // namespace
 
@@ -164,18 +164,14 @@ void launch_output_error(const float* e, const float* t, const float* h, int64_t
   output_error_kernel<<<kErrorBlocks, kThreads, 0, stream>>>(e, t, h, rows * n, n, partial);
 }
 
-namespace {
-unsigned lane_blocks(int64_t lanes) { return static_cast<unsigned>((lanes + kThreads - 1) / kThreads); }
-} // namespace
-
 void launch_lane_errors(const float* error, const float* gradient, int64_t cols, int64_t lanes, double* sums,
                         cudaStream_t stream) {
-  lane_errors_kernel<<<lane_blocks(lanes), kThreads, 0, stream>>>(error, gradient, cols, lanes, sums);
+  lane_errors_kernel<<<blocks_of(lanes), kThreads, 0, stream>>>(error, gradient, cols, lanes, sums);
 }
 
 void launch_keep_lanes(const uint8_t* marked, const float* first, int64_t cols, int64_t lanes, float* gradient,
                        cudaStream_t stream) {
-  keep_lanes_kernel<<<lane_blocks(lanes), kThreads, 0, stream>>>(marked, first, cols, lanes, gradient);
+  keep_lanes_kernel<<<blocks_of(lanes), kThreads, 0, stream>>>(marked, first, cols, lanes, gradient);
 }
 
 void launch_feedback(quant::Type type, const CodeTables& tables, const float* target, const float* weights,

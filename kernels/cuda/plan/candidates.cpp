@@ -16,8 +16,6 @@ namespace {
 
 constexpr int64_t kFewChoicesAnExpert = 5; // sorted_wide_rows() has no memory for fewer
 
-int64_t tiles(int64_t n, int64_t of) { return (n + of - 1) / of; }
-
 // µs per million weights on an H200: a matvec pass of up to four tokens, a tile of 8, 16, 32 tokens, a wide tile.
 struct DecodeCost {
   double pass, tile_8, tile_16, tile_32, wide;
@@ -134,8 +132,8 @@ double matvec(const Question& q) {
   const double pass = q.decode_us(d.decode->pass);
   if (d.rows <= 2) return (q.group.dataflow ? 1.1 : 4) + std::max(q.read_us(), (d.rows == 1 ? 0.4 : 0.6) * pass);
   // includes the conversions that neighbours need, since matvec hands on no f16
-  return (bulk ? 13 : 10) +
-         static_cast<double>(tiles(d.rows, 4)) * std::max({bulk ? 0.1 : 0.5, q.read_us(), (bulk ? 1 : 1.4) * pass});
+  return (bulk ? 13 : 10) + static_cast<double>(core::ceil_div(d.rows, 4)) *
+                                std::max({bulk ? 0.1 : 0.5, q.read_us(), (bulk ? 1 : 1.4) * pass});
 }
 
 // A norm reads the whole row first.
@@ -190,7 +188,7 @@ double tiled(const Question& q) {
   if (d.experts > 0) return sorted_experts(q, tile, q.decode_us(decode), products);
   const double each = std::max(q.decode_us(decode), products);
   return start(q) + (q.way == ProductKernel::tiles_32 ? 3 : 0) + std::max(1.15 * q.read_us(), each) +
-         1.15 * each * static_cast<double>(tiles(d.rows, tile) - 1);
+         1.15 * each * static_cast<double>(core::ceil_div(d.rows, tile) - 1);
 }
 
 double dots(const Question& q) {
@@ -216,7 +214,8 @@ double wide(const Question& q) {
 
 // Blocks of `block_rows` x 128 tokens; a multiprocessor takes at least as long as `least`.
 double blocks_us(const Question& q, int64_t block_rows, double least, double products_per_us) {
-  const auto blocks = static_cast<double>(tiles(q.work.out_rows, block_rows) * tiles(q.work.rows, 128));
+  const auto blocks =
+      static_cast<double>(core::ceil_div(q.work.out_rows, block_rows) * core::ceil_div(q.work.rows, 128));
   const double sm_count = q.in.limits.sm_count;
   const double multiply = std::max(blocks / sm_count, least) * static_cast<double>(q.work.cols * block_rows * 128) /
                           (products_per_us / sm_count);

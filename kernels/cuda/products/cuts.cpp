@@ -4,11 +4,10 @@
 
 namespace ridge::kernels::cuda {
 
+using core::ceil_div;
 using core::round_up;
 
 namespace {
-
-constexpr int64_t tiles_of(int64_t n, int64_t per_tile) { return (n + per_tile - 1) / per_tile; }
 
 // What a matvec multiplies. `exact` keeps activations in f32, which needs no table.
 struct MatvecWork {
@@ -29,7 +28,7 @@ struct MatvecWork {
     const int64_t none = shared_bytes(0, 2), each = shared_bytes(1, 2) - none;
     return static_cast<int>(std::clamp<int64_t>((chip.shared_per_block - none) / each, 0, kMatvecWarps));
   }
-  int64_t row_blocks(int blocks) const { return tiles_of(product.row_blocks(), blocks) * (product.gated ? 2 : 1); }
+  int64_t row_blocks(int blocks) const { return ceil_div(product.row_blocks(), blocks) * (product.gated ? 2 : 1); }
   int64_t shared_of(int blocks, int warps = kMatvecWarps) const { return shared_bytes(warps, row_blocks(blocks)); }
   // Whether it waits for its whole input before it starts: a large table and few weights leave time for that.
   bool waits(int blocks) const {
@@ -48,7 +47,7 @@ MatvecCut cut_passes(const ChipLimits& chip, const MatvecWork& work) {
   MatvecCut cut{.tokens = work.tokens, .exact = work.exact, .warps = work.warps(chip)};
   if (cut.warps < 1) return cut.shared_bytes = work.shared_bytes(1, 2), cut;
   // One wave, or more if sums would not fit.
-  const int64_t tasks = tiles_of(work.product.tokens, work.tokens);
+  const int64_t tasks = ceil_div(work.product.tokens, work.tokens);
   const int row_blocks = work.product.row_blocks();
   cut.blocks = static_cast<int>(std::min<int64_t>(row_blocks, std::max<int64_t>(1, chip.sm_count / tasks)));
   const auto needed = [&] { return work.shared_of(cut.blocks, cut.warps); };
@@ -85,14 +84,14 @@ struct Beside {
 std::optional<Beside> cut_beside(const ChipLimits& chip, const MatvecWork& work, int blocks, int warps) {
   const ProductDesc& product = work.product;
   if (product.experts || work.tokens > 2 || product.cols % 32 != 0) return std::nullopt;
-  const auto rows = static_cast<int>(tiles_of(product.padded_ranks(), blocks));
-  const int64_t results = tiles_of(product.row_blocks(), blocks) * row_block_rows(product.format.tile_bytes);
+  const auto rows = static_cast<int>(ceil_div(product.padded_ranks(), blocks));
+  const int64_t results = ceil_div(product.row_blocks(), blocks) * row_block_rows(product.format.tile_bytes);
   const int64_t offset = round_up(work.shared_of(blocks, warps), 16), b = int64_t{rows} * product.cols * 2,
                 scaled = b + results * product.adapter_columns() * 2;
   const int64_t bytes =
       offset + scaled + (work.tokens * product.padded_ranks() + adapter_sums(work.tokens, rows)) * 4 + 16;
   if (rows > kMaxAdapterRows || bytes > chip.shared_per_block) return std::nullopt;
-  const auto with_rows = static_cast<int>(rows == 0 ? 0 : tiles_of(product.padded_ranks(), rows));
+  const auto with_rows = static_cast<int>(rows == 0 ? 0 : ceil_div(product.padded_ranks(), rows));
   return Beside{{rows, with_rows, static_cast<int>(offset), static_cast<int>(b), static_cast<int>(scaled)}, bytes};
 }
 
@@ -153,7 +152,7 @@ std::optional<RouterCut> cut_router(const ChipLimits& chip, const ProductDesc& p
   RouterCut cut;
   cut.blocks = std::min(product.row_blocks(), chip.sm_count - work.tokens);
   if (experts > int64_t{kMaxRouterRows} * cut.blocks || work.waits(cut.blocks)) return std::nullopt;
-  cut.rows = static_cast<int>(tiles_of(experts, cut.blocks));
+  cut.rows = static_cast<int>(ceil_div(experts, cut.blocks));
   const int64_t scores = router_scores_bytes(product.cols + width, cut.rows);
   for (cut.warps = kMatvecWarps; cut.warps >= kLeastJoinedWarps; --cut.warps) {
     cut.product_bytes = round_up(work.shared_of(cut.blocks, cut.warps), 16);
@@ -170,12 +169,12 @@ std::optional<TileCut> cut_tiles(const ChipLimits& chip, const ProductDesc& prod
   const int limit = chip.shared_per_block - kBatchStaticBytes, min_slots = batch_min_slots(group_weights, tile_bytes);
   const int slot_bytes = batch_slot_bytes(tile_bytes), chunk_tiles = kChunkColumns / 32 / group_weights;
   const int sums_bytes = batch_consumer_warps(group_weights) * tile_tokens * kBatchRows * 4;
-  const auto tiles = [](int n, int per_tile) { return (n + per_tile - 1) / per_tile; };
   const auto warp_tiles = static_cast<int>(product.format.tiles_of(product.cols));
   const auto bytes = [&](int warp_groups, int range) {
-    return warp_groups * (sums_bytes + min_slots * slot_bytes) + tiles(range, chunk_tiles) * tile_tokens * kChunkPitch;
+    return warp_groups * (sums_bytes + min_slots * slot_bytes) +
+           ceil_div(range, chunk_tiles) * tile_tokens * kChunkPitch;
   };
-  const int token_tiles = product.experts ? 1 : tiles(static_cast<int>(product.tokens), tile_tokens);
+  const int token_tiles = product.experts ? 1 : ceil_div(static_cast<int>(product.tokens), tile_tokens);
   const int row_tiles = product.row_tiles();
   // Unit: a warp tile of 16 rows fetched by a multiprocessor.
   const double part_cost = tile_tokens * kBatchRows * 8.0 / (kBatchRows * tile_bytes);
@@ -184,21 +183,21 @@ std::optional<TileCut> cut_tiles(const ChipLimits& chip, const ProductDesc& prod
   std::optional<TileCut> best;
   double least = 0;
   for (int warp_groups = batch_warp_groups(group_weights); warp_groups > 0; --warp_groups)
-    for (int chunks = tiles(warp_tiles, chunk_tiles); chunks > 0; --chunks) {
-      const int range = chunks * chunk_tiles, ranges = tiles(warp_tiles, range);
+    for (int chunks = ceil_div(warp_tiles, chunk_tiles); chunks > 0; --chunks) {
+      const int range = chunks * chunk_tiles, ranges = ceil_div(warp_tiles, range);
       if (bytes(warp_groups, range) > limit || chunks > kMaxChunks) continue;
-      if (tiles(tiles(warp_tiles, chunk_tiles), ranges) != chunks) continue;
+      if (ceil_div(ceil_div(warp_tiles, chunk_tiles), ranges) != chunks) continue;
       for (const bool serial_ranges : {false, true}) {
         if (serial_ranges ? ranges == 1 && !product.experts : ranges > 1 && product.experts) continue;
         const int in_parallel = token_tiles * (serial_ranges ? 1 : ranges);
         const int shares = std::min(product.experts ? 4 : std::max(1, chip.sm_count / in_parallel), row_tiles);
-        const int rows = tiles(row_tiles, shares), rounds = tiles(in_parallel * shares, chip.sm_count);
+        const int rows = ceil_div(row_tiles, shares), rounds = ceil_div(in_parallel * shares, chip.sm_count);
         const int64_t parts = ranges == 1     ? 0
                               : serial_ranges ? int64_t{chip.sm_count} * rows
                                               : int64_t{token_tiles} * row_tiles * ranges;
         if (parts * tile_tokens * kBatchRows * 4 > kBatchScratchBytes) continue;
         const int passes = serial_ranges ? ranges : 1;
-        const double cost = rounds * (passes * range * (rows + tiles(rows, warp_groups)) + kPassCost * passes +
+        const double cost = rounds * (passes * range * (rows + ceil_div(rows, warp_groups)) + kPassCost * passes +
                                       (ranges > 1 ? part_cost * rows * passes : 0)) +
                             (ranges > 1 && !serial_ranges ? kFinishCost : 0);
         if (best && cost >= least) continue;
@@ -229,7 +228,7 @@ std::optional<TileCut> cut_wide(const ChipLimits& chip, const ProductDesc& produ
   if (chip.shared_per_block < kWideSharedBytes + kWideStaticBytes) return std::nullopt;
   const int of_tile = wide_tile_rows(product.tokens), groups = wide_groups(of_tile), row_tiles = product.row_tiles();
   const int64_t token_tiles = wide_tiles(product.tokens), slots = wide_slots(of_tile);
-  const int64_t row_groups = tiles_of(row_tiles, kWideRows / kBatchRows), units = tiles_of(product.cols, kWideColumns);
+  const int64_t row_groups = ceil_div(row_tiles, kWideRows / kBatchRows), units = ceil_div(product.cols, kWideColumns);
   const bool next_adds = product.residual && product.parts == 1;
   std::optional<TileCut> best;
   double least = 0;
@@ -243,9 +242,9 @@ std::optional<TileCut> cut_wide(const ChipLimits& chip, const ProductDesc& produ
     for (int64_t ranges = 1; ranges <= most_ranges; ++ranges) {
       const int64_t sum_bytes = ranges == 1 ? 0 : ranges * row_tiles * kBatchRows * token_tiles * of_tile * kFloatBytes;
       if (sum_bytes > kBatchScratchBytes) break;
-      const int64_t blocks = tiles_of(row_groups, groups / parts) * ranges * token_tiles;
-      const auto block = static_cast<double>(tiles_of(units, parts * ranges)) + kStartUnits;
-      const double multiply = static_cast<double>(tiles_of(blocks, chip.sm_count)) * block,
+      const int64_t blocks = ceil_div(row_groups, groups / parts) * ranges * token_tiles;
+      const auto block = static_cast<double>(ceil_div(units, parts * ranges)) + kStartUnits;
+      const double multiply = static_cast<double>(ceil_div(blocks, chip.sm_count)) * block,
                    load = static_cast<double>(blocks * kWideColumns * of_tile * kF16Bytes) *
                           static_cast<double>(units) / static_cast<double>(ranges) / kL2BytesPerUnit,
                    finish = ranges == 1 ? 0
@@ -293,7 +292,7 @@ std::optional<DotsCut> cut_dots(const ChipLimits& chip, const ProductDesc& produ
   constexpr int kInFlight = 64 << 10;
   if (!product.format.dots || (!product.gated && product.parts > 1) || product.cols % 32 != 0) return std::nullopt;
   const int limit = chip.shared_per_block - kDotStaticBytes,
-            token = static_cast<int>(tiles_of(product.format.groups_of(product.cols), kUnitGroups)) * kDotUnitBytes;
+            token = static_cast<int>(ceil_div(product.format.groups_of(product.cols), kUnitGroups)) * kDotUnitBytes;
   DotsCut cut;
   cut.row_tiles = product.row_tiles();
   cut.row_block_pitch = row_block_pitch(product.format, product.cols);

@@ -8,8 +8,6 @@
 
 namespace ridge::kernels::cuda {
 
-static_assert(kMaxSegments == kMaxPromptMatrices);
-
 namespace {
 
 std::optional<FusedGlu> glu_of(const MatrixStep& m) { return m.glu ? fused_glu(*m.glu) : std::nullopt; }

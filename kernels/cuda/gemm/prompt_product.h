@@ -84,7 +84,6 @@ struct PromptMatrices {
   void (*expand)(const Launch&, const ExpandArgs&);
   const PromptAdapter* adapter = nullptr;
 };
-inline constexpr size_t kMaxPromptMatrices = kMaxSegments;
 
 // All use the first one's input. A residual belongs to the first matrix; a gated result goes to segment 0's out.
 void launch_prompt_product(const Launch&, std::span<const PromptMatrices> matrices, const PromptResult&,

@@ -146,8 +146,7 @@ class BatchConsumer {
     ring_.full().wait(ring_.parity);
 #pragma unroll
     for (int h = 0; h < 2; ++h) weights[h].fetch_nearest(ring_.bytes() + h * 8 * B::kRowPitch, groups, span_);
-    __syncwarp();
-    if (lane_ == 0) ring_.empty().arrive();
+    ring_.empty().arrive();
     ring_.advance();
   }
   __device__ __forceinline__ void multiply(Sums& sum, const Weights& weights, const uint8_t* x) const {
@@ -173,8 +172,7 @@ class BatchConsumer {
       if (kChains == 2) v = v + float4{sum[1][n][0], sum[1][n][1], sum[1][n][2], sum[1][n][3]};
       sums_.values[(n * B::kConsumerWarps + warp_) * kWarp + lane_] = v;
     }
-    __syncwarp();
-    if (lane_ == 0) sums_.full.arrive();
+    sums_.full.arrive();
     sums_.parity ^= 1;
   }
 

@@ -60,8 +60,7 @@ class BatchEpilogue {
       sum[n].x += total.x * scale_[n][0], sum[n].y += total.y * scale_[n][1];
       sum[n].z += total.z * scale_[n][0], sum[n].w += total.w * scale_[n][1];
     }
-    __syncwarp();
-    if (lane_ == 0) sums_.empty.arrive();
+    sums_.empty.arrive();
     sums_.parity ^= 1;
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {

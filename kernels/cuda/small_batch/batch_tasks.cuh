@@ -118,11 +118,11 @@ struct BatchBarriers {
   CopyBarrier full[BatchShape<Format>::kMaxSlots], empty[BatchShape<Format>::kMaxSlots], sums_full, sums_empty;
 
   __device__ __forceinline__ void init() {
-    constexpr int kConsumers = BatchShape<Format>::kConsumerWarps;
+    constexpr int kConsumers = BatchShape<Format>::kConsumerThreads;
     for (CopyBarrier& barrier : full) barrier.init(kWarp);
     for (CopyBarrier& barrier : empty) barrier.init(kConsumers);
     sums_full.init(kConsumers);
-    sums_empty.init(1);
+    sums_empty.init(kWarp);
   }
 };
 

@@ -59,7 +59,7 @@ std::string rows_of(const KernelCall& call) {
       call.work);
 }
 
-// How a product is divided; "blocks" are those of its own rows.
+// A product's blocks, warps and ranges of columns.
 template <typename Cut>
 std::string text_of(const Cut& cut) {
   std::vector<std::string> parts;

@@ -15,7 +15,7 @@ namespace ridge::kernels::cuda {
 // matvec/. Fewer warps on chips with less shared memory (64 KB on sm_75, 99 on sm_86, 89, 120).
 inline constexpr int kMatvecWarps = 16, kMatvecThreads = kMatvecWarps * 32;
 inline constexpr int kMaxMatvecTokens = 4; // per pass over the weights
-// Of a launch that also does other work; fewer were not measured.
+// A launch that also does other work has at least as many; fewer were not measured.
 inline constexpr int kLeastJoinedWarps = kMatvecWarps / 2;
 inline constexpr int kMaxRouterRows = 2; // of a folded router, per block
 inline constexpr int kRouterSums = kMaxRouterRows * 2 * kMatvecWarps;

@@ -107,7 +107,7 @@ struct TimedEvent {
 struct Graph {
   cudaGraphExec_t handle = nullptr;
   Graph() = default;
-  // Of what launch() puts into the stream.
+  // Captures what launch() puts into the stream.
   template <typename LaunchAll>
   void capture(cudaStream_t stream, LaunchAll&& launch) {
     cudaGraph_t captured = nullptr;

@@ -20,7 +20,7 @@ namespace {
 
 // One GPU holds all ranks if there are too few.
 std::unique_ptr<core::Executor> on_ranks(const core::Program& program, const core::ExecutorConfig& config, int ranks,
-                                         bool on_one = false) {
+                                         bool on_one = false, const tests::GpuOptions& of_all = {}) {
   std::vector<core::Shard> shards = tests::shards_of(program, ranks);
   const bool several = kernels::cuda::device_count() >= ranks && !on_one;
   std::vector<int> gpus(ranks);
@@ -30,7 +30,7 @@ std::unique_ptr<core::Executor> on_ranks(const core::Program& program, const cor
               : core::make_thread_communicators(ranks);
   return core::make_parallel_executor(std::move(shards), config, std::move(communicators),
                                       [&](const core::Program& own, const core::ExecutorConfig& own_config, int rank) {
-                                        tests::GpuOptions options;
+                                        tests::GpuOptions options = of_all;
                                         options.device = gpus[rank];
                                         return tests::make_cuda_executor(own, own_config, options);
                                       });
@@ -127,10 +127,10 @@ TEST_CASE("CUDA: long prompts on several ranks") {
         CAPTURE(ranks);
         core::ExecutorConfig config = config_of(exact);
         config.max_batch = config.context = 1100;
-        tests::GpuOptions prompt; // the ranks' way, since others round differently
+        tests::GpuOptions prompt; // others round differently, and do not send
         prompt.way = "prompt";
         const auto whole = tests::make_cuda_executor(model.program, config, prompt);
-        const auto shared = on_ranks(model.program, config, ranks);
+        const auto shared = on_ranks(model.program, config, ranks, false, prompt);
         for (const int32_t count : {1100, 1003, 300}) {
           CAPTURE(count);
           tests::Steps steps = tests::consecutive(model, 0, count);

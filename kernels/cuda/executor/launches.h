@@ -1,4 +1,5 @@
-// Launches a batch plan's calls, as the plan has cut them: only attention is split here, by the context's length.
+// Launches a batch plan's calls, cut as the plan says. Attention is split here, by the context's length; gemm and bytes
+// choose tiles in formats/format_kernels.cuh.
 #pragma once
 
 #include "kernels/cuda/cache/kv_cache.h"

@@ -356,7 +356,7 @@ void send_from_matvecs(const Planning& p, Calls& calls) {
   }
 }
 
-// On fewer multiprocessors than there are if that leaves room.
+// Cuts matvecs for the multiprocessors that they may use, or for all if those lack room.
 void cut_matvecs(const Planning& p, Calls& calls) {
   const auto cut_beside = [&](int& free_multiprocessors, const auto& cut) {
     ChipLimits fewer = p.in.limits;

@@ -24,7 +24,8 @@ target_link_libraries(ridge_cuda_plan PUBLIC ridge_quant)
 
 if(NOT have_cuda)
   message(STATUS "ridge: no CUDA (no nvcc, RIDGE_CUDA=OFF or a sanitizer build): models run on the CPU")
-  add_library(ridge_cuda STATIC ${cuda_dir}/without_cuda.cpp ${cuda_dir}/exchange/nccl_library.cpp ${cuda_dir}/runtime/timeline.cpp $<TARGET_OBJECTS:ridge_cuda_plan>)
+  add_library(ridge_cuda STATIC ${cuda_dir}/without_cuda.cpp ${cuda_dir}/exchange/nccl_library.cpp
+              ${cuda_dir}/runtime/timeline.cpp $<TARGET_OBJECTS:ridge_cuda_plan>)
   target_link_libraries(ridge_cuda PUBLIC ridge_quant)
   return()
 endif()

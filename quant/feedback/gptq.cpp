@@ -111,6 +111,18 @@ void encode_some(const BlockCodes& codes, const PointSearch& points, const float
 
 } // namespace
 
+void for_rows(int64_t rows, int64_t step, const std::function<void(int64_t, int64_t)>& work) {
+  std::exception_ptr problem; // must not leave the parallel loop
+#pragma omp parallel for schedule(dynamic, 1)
+  for (int64_t first = 0; first < rows; first += step) try {
+      work(first, std::min(step, rows - first));
+    } catch (...) {
+#pragma omp critical
+      problem = std::current_exception();
+    }
+  if (problem) std::rethrow_exception(problem);
+}
+
 bool can_encode_with_feedback(Type type) { return BlockCodes::of(type) != nullptr; }
 
 std::vector<Parts> feedback_parts(Type type, const float* weights, int64_t rows, int64_t cols,
@@ -144,18 +156,11 @@ void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t
   const BlockCodes* codes = BlockCodes::of(type);
   if (!codes) throw std::logic_error("encode_with_feedback: no codes");
   const FormatInfo& info = format(type);
-  std::exception_ptr problem; // must not leave the parallel loop
-#pragma omp parallel for schedule(dynamic, 1)
-  for (int64_t first = 0; first < rows; first += kFeedbackRows) try {
-      const int64_t count = std::min(kFeedbackRows, rows - first);
-      const auto parts = feedback_parts(type, weights + first * cols, count, cols, factor);
-      for (size_t i = 0; i < parts.size(); ++i)
-        codes->pack(parts[i], out + first * info.row_bytes(cols) + static_cast<int64_t>(i) * info.block_bytes);
-    } catch (...) {
-#pragma omp critical
-      problem = std::current_exception();
-    }
-  if (problem) std::rethrow_exception(problem);
+  for_rows(rows, kFeedbackRows, [&](int64_t first, int64_t count) {
+    const auto parts = feedback_parts(type, weights + first * cols, count, cols, factor);
+    for (size_t i = 0; i < parts.size(); ++i)
+      codes->pack(parts[i], out + first * info.row_bytes(cols) + static_cast<int64_t>(i) * info.block_bytes);
+  });
 }
 
 } // namespace ridge::quant

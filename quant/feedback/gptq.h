@@ -9,6 +9,7 @@
 #include "quant/formats/group.h"
 #include "quant/registry.h"
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,9 @@ bool can_encode_with_feedback(Type type);
 
 void encode_with_feedback(Type type, const float* weights, int64_t rows, int64_t cols, const CpuHessian::Factor& factor,
                           std::byte* out);
+
+// Calls work(first row, rows) for `step` rows at a time, in parallel, and rethrows what one of the calls threw.
+void for_rows(int64_t rows, int64_t step, const std::function<void(int64_t, int64_t)>& work);
 
 // Rows that one thread should encode at a time: each time it reads the whole factor, but work is divided by rows. Of
 // 14,336 columns: 32 rows 17.5, 64 22.3, 128 24.5 billion products a second (AVX-512, one core).

@@ -3,7 +3,6 @@
 #include "quant/feedback/gptq.h"
 
 #include <algorithm>
-#include <exception>
 #include <numeric>
 #include <stdexcept>
 
@@ -79,23 +78,6 @@ double Rounding::error() const {
   return std::accumulate(descents_.begin(), descents_.end(), 0.0,
                          [](double sum, const Descent& descent) { return sum + descent.error(); });
 }
-
-namespace {
-
-// work(first row, rows), of `step` rows each, in parallel.
-void for_rows(int64_t rows, int64_t step, const std::function<void(int64_t, int64_t)>& work) {
-  std::exception_ptr problem; // must not leave the parallel loop
-#pragma omp parallel for schedule(dynamic, 1)
-  for (int64_t first = 0; first < rows; first += step) try {
-      work(first, std::min(step, rows - first));
-    } catch (...) {
-#pragma omp critical
-      problem = std::current_exception();
-    }
-  if (problem) std::rethrow_exception(problem);
-}
-
-} // namespace
 
 void encode_rounded(Type type, const float* weights, int64_t rows, const Quadratic& quadratic,
                     const CpuHessian::Factor& factor, std::span<const float> importance, std::byte* out,

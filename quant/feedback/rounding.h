@@ -1,6 +1,7 @@
 // Rounding by descent (descent.h): the better of error feedback and importance, and descent from there.
 #pragma once
 
+#include "core/host_device/round_up.h"
 #include "quant/feedback/descent.h"
 #include "quant/feedback/hessian.h"
 
@@ -18,7 +19,7 @@ class Rounding {
  public:
   // All must outlive it. The gradient has lanes() lanes.
   Rounding(Type type, const Quadratic& quadratic, const float* weights, int64_t rows, Gradient& gradient);
-  static int64_t lanes(int64_t rows) { return (rows + Descent::kRows - 1) / Descent::kRows * Descent::kRows; }
+  static int64_t lanes(int64_t rows) { return core::round_up(rows, Descent::kRows); }
 
   // parts: [rows][blocks of a row], encoded weights.
   void start(std::span<const Parts> parts);

@@ -67,7 +67,7 @@ std::vector<std::byte> pack(Type type, const quant::Rounding& rounding, int64_t 
   return out;
 }
 
-// Of several times Descent::kRows lanes.
+// Keeps the gradient of several groups of Descent::kRows lanes.
 class Joined final : public quant::Gradient {
  public:
   Joined(const quant::Quadratic& quadratic, int64_t lanes) : lanes_(lanes) {

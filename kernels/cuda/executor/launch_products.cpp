@@ -161,7 +161,7 @@ void KernelLauncher::run(const BatchPlan& plan, const MatvecPair& call, const La
   const MatvecArgs args = matvec_args(plan, call.first, call.rows), others = matvec_args(plan, call.second, call.rows);
   const Launch on = without(launch, call.free_multiprocessors);
   const FormatKernels& format = format_of(first);
-  const quant::Type type = desc_of(program_, second, call.rows).format.type;
+  const quant::Type type = format_of(second).numbers.type;
   if (first.has_changes() || second.has_changes())
     return format.matvec_adapted_pair(on, {args, adapter_args(plan, first)}, {others, adapter_args(plan, second)}, type,
                                       call.cut);

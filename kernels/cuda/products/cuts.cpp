@@ -29,7 +29,7 @@ struct MatvecWork {
     return static_cast<int>(std::clamp<int64_t>((chip.shared_per_block - none) / each, 0, kMatvecWarps));
   }
   int64_t row_blocks(int blocks) const { return ceil_div(product.row_blocks(), blocks) * (product.gated ? 2 : 1); }
-  int64_t shared_of(int blocks, int warps = kMatvecWarps) const { return shared_bytes(warps, row_blocks(blocks)); }
+  int64_t shared_of(int blocks, int warps) const { return shared_bytes(warps, row_blocks(blocks)); }
   // Whether it waits for its whole input before it starts: a large table and few weights leave time for that.
   bool waits(int blocks) const {
     return product.format.lut_bytes >= 48 << 10 &&
@@ -125,8 +125,7 @@ std::optional<PairCut> cut_pair(const ChipLimits& chip, const ProductDesc& first
                  chip.sm_count - 1);
   const int blocks[] = {cut.first_blocks, chip.sm_count - cut.first_blocks};
   const auto of_both = [&](int warps) {
-    const auto bytes = [&](int i) { return work[i].shared_bytes(warps, work[i].row_blocks(blocks[i])); };
-    return std::max(bytes(0), bytes(1));
+    return std::max(work[0].shared_of(blocks[0], warps), work[1].shared_of(blocks[1], warps));
   };
   cut.warps = kMatvecWarps;
   while (of_both(cut.warps) > chip.shared_per_block)

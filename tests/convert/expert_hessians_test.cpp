@@ -101,7 +101,6 @@ TEST_CASE("feedback and rounding reach each expert and each head of per-head mat
       made.push_back(prepared->bytes);
     }
     // Every matrix differs from the search's.
-    const auto source = std::ranges::find(plan.sources, tensor, &convert::WeightSource::name);
     const size_t bytes = made[0].size() / 4; // or two experts
     for (const size_t method : {1, 2})
       for (size_t at = 0; at < made[0].size(); at += bytes)

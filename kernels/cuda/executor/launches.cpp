@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/small_batch/batch.h"
+#include "kernels/cuda/small_batch/head_slots.h"
 
 #include <algorithm>
 
@@ -256,6 +257,10 @@ void KernelLauncher::run(const BatchPlan& plan, const IndexChoice& call, const L
 }
 
 void KernelLauncher::run(const BatchPlan& plan, const SortExperts& call, const Launch& launch) {
+  if (call.of_heads)
+    return launch_head_slots(launch, static_cast<int>(call.rows / call.experts), static_cast<int>(call.experts),
+                             call.tile_tokens, workspace_.slot_order(), workspace_.slot_places(),
+                             workspace_.expert_tiles(), workspace_.tile_count());
   launch_group_slots(launch, ids(plan, call.ids), static_cast<int>(call.rows), static_cast<int>(call.experts),
                      call.tile_tokens, workspace_.slot_order(), workspace_.slot_places(), workspace_.expert_tiles(),
                      workspace_.tile_count());

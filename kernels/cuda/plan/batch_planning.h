@@ -52,8 +52,8 @@ struct Planning {
   std::optional<RouterCut> folded_router(int32_t step) const;
   bool is_absorbed(int32_t step) const; // another step's kernel does its work
   ProductKernel way_of_experts(ValueId ids) const;
-  static int expert_tile(ProductKernel way, int64_t slots, int64_t experts) {
-    return way == ProductKernel::wide ? sorted_wide_tile(slots, experts) : tile_of(way);
+  static int expert_tile(ProductKernel way, int64_t slots, int64_t experts, bool of_heads) {
+    return way == ProductKernel::wide ? sorted_wide_tile(slots, experts, of_heads) : tile_of(way);
   }
 
   // The next step's product if it reads x, otherwise null.

@@ -256,7 +256,8 @@ class Conversions {
       conversion.layer_norm = calls_.back().get<PlainOp>()->op;
       calls_.pop_back();
     }
-    if (sorted) conversion.sorted_tile = sorted_wide_tile(p_.rows_of(m.x) * m.used, p_.first_weight(m).count);
+    if (sorted)
+      conversion.sorted_tile = sorted_wide_tile(p_.rows_of(m.x) * m.used, p_.first_weight(m).count, m.of_heads);
     conversion.sums = std::exchange(sums_, std::nullopt);
     maxima_clearing_call_ = calls_.size();
     calls_.push_back({first_step, call.first_step, std::move(conversion)});

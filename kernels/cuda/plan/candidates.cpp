@@ -76,6 +76,17 @@ Work work_of(const PlanInputs& in, const ProductGroup& group, const MatrixStep& 
   return work;
 }
 
+// Of 128 columns of a block's rows, one after the other; a block's start and end take as long as three.
+int64_t head_units(const ChipLimits& chip, const ProductDesc& product, int64_t heads, int log2_parts) {
+  const int64_t tokens = product.tokens / heads, row_groups = wide_groups(wide_tile_rows(tokens)) >> log2_parts,
+                blocks = heads * wide_tiles(tokens) *
+                         core::ceil_div(int64_t{product.row_tiles()}, row_groups * kWideRows / kBatchRows),
+                pairs = core::ceil_div(product.cols, 2 * kWideColumns),
+                units = std::min(core::ceil_div(product.cols, kWideColumns),
+                                 2 * core::ceil_div(pairs, int64_t{1} << log2_parts));
+  return core::ceil_div(blocks, chip.sm_count) * (3 + units);
+}
+
 bool always(const Question&) { return true; }
 
 bool fits_tiles(const Question& q) {
@@ -101,9 +112,9 @@ bool fits_wide(const Question& q) {
     return !q.group.dataflow && q.work.rows <= (only_prompts ? kMaxDividedTokens : kMaxWideRows) &&
            cut_wide(q.in.limits, q.desc());
   }
-  const int64_t rows = sorted_wide_rows(q.work.rows, q.work.experts);
-  return rows > 0 && !q.m.of_heads &&
-         rows * core::round_up(q.work.cols, kWideColumns) * kF16Bytes <= kMaxSortedWideBytes;
+  const int64_t rows = sorted_wide_rows(q.work.rows, q.work.experts, q.m.of_heads);
+  return rows > 0 &&
+         (q.m.of_heads || rows * core::round_up(q.work.cols, kWideColumns) * kF16Bytes <= kMaxSortedWideBytes);
 }
 
 bool is_large_dense(const Question& q) {
@@ -125,11 +136,21 @@ constexpr double kStart = 3;
 constexpr double kLateStart = 6.5; // without overlap with the predecessor
 double start(const Question& q) { return q.in.overlap && q.in.limits.overlap ? kStart : kLateStart; }
 
+// A warp takes 32 groups of columns at once, of which a head's matrix may have few.
+double filled_lanes(const Question& q) {
+  const int64_t at_once = int64_t{kTileGroups} * q.desc().format.group_weights;
+  return static_cast<double>(q.work.cols) / static_cast<double>(core::round_up(q.work.cols, at_once));
+}
+
 double matvec(const Question& q) {
   const Work& d = q.work;
   const bool bulk = q.in.limits.bulk_copies;
-  if (d.experts > 0) return 4 + static_cast<double>(d.rows) * q.read_us() * (bulk ? 0.97 : 2.4);
   const double pass = q.decode_us(d.decode->pass);
+  if (d.experts > 0) {
+    double each = q.read_us() * (bulk ? 0.97 : 2.4);
+    if (q.m.of_heads && bulk) each = std::max(each, 0.5 * pass / filled_lanes(q));
+    return 4 + static_cast<double>(d.rows) * each;
+  }
   if (d.rows <= 2) return (q.group.dataflow ? 1.1 : 4) + std::max(q.read_us(), (d.rows == 1 ? 0.4 : 0.6) * pass);
   // includes the conversions that neighbours need, since matvec hands on no f16
   return (bulk ? 13 : 10) + static_cast<double>(core::ceil_div(d.rows, 4)) *
@@ -196,14 +217,23 @@ double dots(const Question& q) {
   return 6 + expert_tiles(d, 8) * (q.read_us() + 0.08) + static_cast<double>(d.rows) * q.decode_us(0.045);
 }
 
+double wide_heads(const Question& q) {
+  const int64_t moved = q.work.rows * (q.work.cols * (kFloatBytes + 2 * kF16Bytes) + q.work.out_rows * kFloatBytes);
+  const ProductDesc desc = q.desc();
+  const int log2_parts = cut_heads(q.in.limits, desc, q.work.experts).log2_parts;
+  return 5 + static_cast<double>(moved) / q.chip().bytes +
+         1.1 * static_cast<double>(head_units(q.in.limits, desc, q.work.experts, log2_parts));
+}
+
 double wide(const Question& q) {
   const Work& d = q.work;
   const bool many = d.experts == 0 && d.rows > kMaxDividedTokens;
   const auto products = [&](int64_t tile) {
     return d.millions() * 1e6 * static_cast<double>(tile) / ((many ? 0.93 : 0.5) * q.chip().wgmma_products);
   };
+  if (q.m.of_heads) return wide_heads(q);
   if (d.experts > 0) {
-    const int tile = sorted_wide_tile(d.rows, d.experts);
+    const int tile = sorted_wide_tile(d.rows, d.experts, false);
     return sorted_experts(q, tile, q.decode_us(0.63 * d.decode->wide), products(tile));
   }
   const double few_rows = d.out_rows <= 3 * kWideRows ? 12 : 0;
@@ -313,13 +343,25 @@ bool has_prompt_attention(const core::ExecutorConfig& config, const DeviceLimits
   return has_tensor_products(config, limits) && limits.small_batch;
 }
 
-int sorted_wide_tile(int64_t choices, int64_t experts) {
+int sorted_wide_tile(int64_t choices, int64_t experts, bool of_heads) {
   const int64_t each = choices / experts;
-  return wide_tile_rows(std::min<int64_t>(each + each / 4 + 4, kMaxWideTile));
+  return wide_tile_rows(of_heads ? each : std::min<int64_t>(each + each / 4 + 4, kMaxWideTile));
 }
 
-int64_t sorted_wide_rows(int64_t choices, int64_t experts) {
-  return choices <= kFewChoicesAnExpert * experts ? 0 : choices + experts * sorted_wide_tile(choices, experts);
+int64_t sorted_wide_rows(int64_t choices, int64_t experts, bool of_heads) {
+  if (choices <= kFewChoicesAnExpert * experts) return 0;
+  const int64_t tile = sorted_wide_tile(choices, experts, of_heads);
+  return of_heads ? experts * core::round_up(choices / experts, tile) : choices + experts * tile;
+}
+
+TileCut cut_heads(const ChipLimits& chip, const ProductDesc& product, int64_t heads) {
+  const int64_t tokens = product.tokens / heads;
+  const int tile = wide_tile_rows(tokens);
+  TileCut cut{.token_tiles = static_cast<int>(heads * wide_tiles(tokens)), .row_tiles = product.row_tiles()};
+  const auto units = [&](int log2_parts) { return head_units(chip, product, heads, log2_parts); };
+  for (int log2_parts = 1; 1 << log2_parts <= wide_groups(tile) && 2 << log2_parts <= wide_slots(tile); ++log2_parts)
+    if (units(log2_parts) < units(cut.log2_parts)) cut.log2_parts = log2_parts;
+  return cut;
 }
 
 bool shared_expert_is_choice(const DeviceLimits& limits, int64_t rows, int64_t used) {

@@ -5,6 +5,7 @@
 #include "core/executor.h"
 #include "kernels/cuda/plan/chip.h"
 #include "kernels/cuda/plan/plan.h"
+#include "kernels/cuda/products/cuts.h"
 #include "kernels/cuda/products/desc.h"
 
 #include <array>
@@ -68,7 +69,7 @@ struct ProductChoice {
 };
 
 // Measured / expected time (`ridge bench --calibrate`), for one version of the costs.
-inline constexpr int kCostsVersion = 2;
+inline constexpr int kCostsVersion = 3;
 using WayFactors = std::array<double, kWays>;
 WayFactors way_factors(const std::map<std::string, double>& by_name); // missing ways: 1; unknown names are ignored
 
@@ -83,10 +84,13 @@ bool has_tensor_products(const core::ExecutorConfig& config, const DeviceLimits&
 bool has_prompt_products(const core::ExecutorConfig& config, const DeviceLimits& limits);
 bool has_prompt_attention(const core::ExecutorConfig& config, const DeviceLimits& limits);
 
-// For experts by ProductKernel::wide. A tile has enough tokens that most experts need only one. The rows of all tiles
-// include padding; 0 if there are too few choices.
-int sorted_wide_tile(int64_t choices, int64_t experts);
-int64_t sorted_wide_rows(int64_t choices, int64_t experts);
+// For experts by ProductKernel::wide. A tile has enough tokens that most experts need only one; heads have all tokens.
+// The rows of all tiles include padding; 0 if there are too few choices.
+int sorted_wide_tile(int64_t choices, int64_t experts, bool of_heads);
+int64_t sorted_wide_rows(int64_t choices, int64_t experts, bool of_heads);
+
+// For heads by ProductKernel::wide.
+TileCut cut_heads(const ChipLimits& chip, const ProductDesc& product, int64_t heads);
 
 // Whether a shared expert becomes one more choice instead of two or three kernels. Choices get equally many
 // multiprocessors; false if that idles a sixth of those that worked before.

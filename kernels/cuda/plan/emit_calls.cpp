@@ -59,15 +59,15 @@ class Emitter {
     const bool chooses = op.kind == OpKind::route || op.kind == OpKind::head_ids;
     const ProductKernel way = chooses ? p_.way_of_experts(op.outputs[0]) : ProductKernel::matvec;
     const bool by_its_scores = chooses && p_.folded_router(step_ - 1).has_value();
-    if (!by_its_scores && (!step.only_sorted || way != ProductKernel::matvec)) add(plain(op, rows));
-    if (chooses) add_choice(op, rows, way);
+    if (!by_its_scores && !step.only_sorted) add(plain(op, rows));
+    if (chooses) add_choice(op, rows, way, step.only_sorted);
   }
   PlainOp plain(const core::Op& op, int64_t rows) const {
     PlainOp plain{&op, {}, rows};
     for (const ValueId id : op.outputs) plain.outputs.push_back(p_.placed(id));
     return plain;
   }
-  void add_choice(const core::Op& op, int64_t rows, ProductKernel way) {
+  void add_choice(const core::Op& op, int64_t rows, ProductKernel way, bool of_heads) {
     const auto* routing = std::get_if<core::RouteParams>(&op.params);
     const ValueId ids = p_.placed(op.outputs[0]);
     const int64_t used = p_.width(op.outputs[0]), experts = routing ? routing->experts : used, slots = rows * used;
@@ -75,7 +75,8 @@ class Emitter {
       const CpuExpertLayer* cpu = p_.cpu_experts(op.outputs[0]);
       add(cpu ? FetchExperts{ids, slots, cpu->x, p_.rows_of(cpu->x)} : FetchExperts{ids, slots});
     }
-    if (way != ProductKernel::matvec) add(SortExperts{ids, slots, experts, Planning::expert_tile(way, slots, experts)});
+    if (way != ProductKernel::matvec)
+      add(SortExperts{ids, slots, experts, Planning::expert_tile(way, slots, experts, of_heads), of_heads});
   }
 
   void add_matrix(MatrixStep m, const core::Op& op, ProductKernel way) {
@@ -122,15 +123,17 @@ class Emitter {
                    (wide ? cut_wide(p_.in.limits, desc) : cut_tiles(p_.in.limits, desc, tile)).value()});
   }
   void add_experts(const MatrixStep& m, int64_t slots, ProductKernel way) {
-    const int tile = Planning::expert_tile(way, slots, p_.first_weight(m).count);
+    const int tile = Planning::expert_tile(way, slots, p_.first_weight(m).count, m.of_heads);
     const ProductDesc desc = p_.desc(m, slots);
     if (way == ProductKernel::dots)
       if (const std::optional<DotsCut> cut = cut_dots(p_.in.limits, desc))
         return add(ExpertDots{product(m), slots, tile, *cut});
     const bool wide = way == ProductKernel::wide;
-    add(ExpertBatch{
-        {product(m), slots, tile, wide,
-         wide ? cut_sorted_wide(desc, p_.first_weight(m).count, tile) : cut_tiles(p_.in.limits, desc, tile).value()}});
+    const int64_t experts = p_.first_weight(m).count;
+    add(ExpertBatch{{product(m), slots, tile, wide,
+                     !wide        ? cut_tiles(p_.in.limits, desc, tile).value()
+                     : m.of_heads ? cut_heads(p_.in.limits, desc, experts)
+                                  : cut_sorted_wide(desc, experts, tile)}});
   }
 
   bool looks_ahead(const core::Op& attention) const {

@@ -237,7 +237,11 @@ void Planner::join_shared_experts() {
 void Planner::find_head_matrices() {
   for_each_op(OpKind::head_ids, [&](int i, const Op& op) {
     const std::vector<int> users = readers(op.outputs[0]);
-    if (!std::ranges::all_of(users, [&](int user) { return steps_[user].matrix(); })) return;
+    const auto has_all = [&](int user) {
+      const MatrixStep* m = steps_[user].matrix();
+      return m && program_.weights[m->parts[0].weight].count == m->used;
+    };
+    if (!std::ranges::all_of(users, has_all)) return;
     for (const int user : users) steps_[user].matrix()->of_heads = true;
     steps_[i].only_sorted = true;
   });

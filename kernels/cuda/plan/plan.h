@@ -39,7 +39,7 @@ struct MatrixStep {
   core::ValueId ids = kNone;
   int64_t used = 1;
   std::vector<MatrixStep> shared_expert; // a shared expert's product of the same format, size and gate
-  bool of_heads = false;                 // ids are 0 … used - 1, known before any kernel runs
+  bool of_heads = false;                 // ids are 0 … used - 1 of as many matrices, known before any kernel runs
 
   // The first part's that has one: its `small` holds A x of all parts. Null without adapters.
   const Change* change() const {
@@ -102,7 +102,7 @@ struct Step {
   const core::Op* op = nullptr; // the first op of the step
   std::vector<core::ValueId> inputs, outputs;
   bool dataflow_input = false; // reads only dataflow values, so it need not wait for its predecessor
-  bool only_sorted = false;    // head_ids read only for sorting
+  bool only_sorted = false;    // head_ids that only products of heads read, which need none
   bool folded = false;         // see router/folded_router.h
 
   template <typename Work>

@@ -52,10 +52,10 @@ void plan_products(const core::Program& program, const core::ExecutorConfig& con
                                                   (limits.prompt_products ? kMaxDividedTokens : kMaxTiledTokens) *
                                                   (first.cols / 256 + 1) * kBatchRows * kFloatBytes);
     if (experts) {
-      if (limits.prompt_products && !m.of_heads) {
-        const int64_t sorted = sorted_wide_rows(config.max_batch * m.used, first.count);
-        to.half_x =
-            std::max(to.half_x, std::min(kMaxSortedWideBytes, sorted * round_up(first.cols, kWideColumns) * kF16Bytes));
+      if (limits.prompt_products) {
+        const int64_t sorted = sorted_wide_rows(config.max_batch * m.used, first.count, m.of_heads),
+                      bytes = sorted * round_up(first.cols, kWideColumns) * kF16Bytes;
+        to.half_x = std::max(to.half_x, m.of_heads ? bytes : std::min(kMaxSortedWideBytes, bytes));
         to.exponents = std::max(to.exponents, sorted);
       }
       to.batch_parts = kBatchScratchBytes;

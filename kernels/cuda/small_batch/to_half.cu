@@ -169,6 +169,35 @@ __global__ void __launch_bounds__(kThreads) to_half_kernel(const __grid_constant
   stamp_latest(stamps, kEnds);
 }
 
+constexpr int kNarrowThreads = 256, kNarrowColumns = kKept * 8 * kWarp;
+
+// A warp per row, without norm and sums: of many short rows, blocks would mostly wait.
+template <HalfLayout kLayout>
+__global__ void __launch_bounds__(kNarrowThreads)
+    narrow_to_half_kernel(const __grid_constant__ HalfArgs args, Stamp* stamps) {
+  constexpr int kStep = 8 * kWarp;
+  const DependentWork work(stamps);
+  const int row = blockIdx.x * (kNarrowThreads / kWarp) + threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  if (row >= args.rows) return;
+  const float* x = args.x + int64_t{row} * args.cols;
+  float v[kKept][8], largest = 0;
+#pragma unroll
+  for (int k = 0; k < kKept; ++k)
+    if (8 * lane + k * kStep < args.stride) load_8(v[k], x, 8 * lane + k * kStep, args.cols);
+#pragma unroll
+  for (int k = 0; k < kKept; ++k)
+    if (8 * lane + k * kStep < args.stride)
+#pragma unroll
+      for (const float element : v[k]) largest = fmaxf(largest, fabsf(element));
+  const int exponent = half_exponent(warp_reduce(largest, [](float a, float b) { return fmaxf(a, b); }));
+  for (int i = lane; i < args.used; i += kWarp)
+    args.exponents[args.places[row * args.used + i]] = static_cast<int8_t>(exponent);
+  const float factor = exp2f(static_cast<float>(-exponent));
+#pragma unroll
+  for (int k = 0; k < kKept; ++k)
+    if (8 * lane + k * kStep < args.stride) store_8<kLayout>(args, row, 8 * lane + k * kStep, v[k], factor);
+}
+
 // A row has a warp or a block, which must wait for all of its warps.
 template <int kThreads>
 constexpr int kNormThreads = kThreads == kWarp ? 256 : kThreads;
@@ -245,6 +274,12 @@ void launch_for(const Launch& launch, const HalfArgs& args) {
     if (args.stride <= kFewColumns) return launch(layer_norm_to_half_kernel<128, kKept>, args.rows, 128, 0, args);
     return launch(layer_norm_to_half_kernel<512, kKept>, args.rows, 512, 0, args);
   }
+  if constexpr (kLayout == HalfLayout::sorted_wide)
+    if (args.stride <= kNarrowColumns && args.rows >= kManyRows && !args.norm_weight && !args.sums && !args.cleared) {
+      constexpr int kRows = kNarrowThreads / kWarp;
+      return launch(narrow_to_half_kernel<kLayout>, (args.rows + kRows - 1) / kRows, kNarrowThreads, 0, args,
+                    launch.stamps());
+    }
   if (args.stride <= 1024 || (args.rows >= kManyRows && args.stride <= kFewColumns))
     return launch(to_half_kernel<128, kLayout>, args.rows, 128, 0, args, launch.stamps());
   launch(to_half_kernel<512, kLayout>, args.rows, 512, 0, args, launch.stamps());

@@ -64,18 +64,24 @@ TEST_CASE("experts: inputs of products of warpgroups have room in what the large
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  for (int round = 0; round < 2000; ++round) {
-    const auto experts = static_cast<int64_t>(1 + random() % 300), most = static_cast<int64_t>(1 + random() % 20000),
-               slots = static_cast<int64_t>(1 + random() % most);
+  for (int round = 0; round < 4000; ++round) {
+    const bool of_heads = round % 2 != 0;
+    const auto experts = static_cast<int64_t>(1 + random() % 300);
+    const int64_t step = of_heads ? experts : 1, most = static_cast<int64_t>(1 + random() % 20000 / step) * step,
+                  slots = static_cast<int64_t>(1 + random() % static_cast<uint64_t>(most / step)) * step;
+    CAPTURE(of_heads);
     CAPTURE(experts);
     CAPTURE(most);
     CAPTURE(slots);
-    const int64_t rows = sorted_wide_rows(slots, experts);
-    const int tile = sorted_wide_tile(slots, experts);
-    if (rows > 0) CHECK(rows >= most_expert_tiles(slots, experts, tile) * tile);
-    CHECK(rows <= sorted_wide_rows(most, experts));
+    const int64_t rows = sorted_wide_rows(slots, experts, of_heads);
+    const int tile = sorted_wide_tile(slots, experts, of_heads);
+    const int64_t tiles = of_heads ? experts * wide_tiles(slots / experts) : most_expert_tiles(slots, experts, tile);
+    if (rows > 0) CHECK(rows >= tiles * tile);
+    if (rows > 0) CHECK(tiles * tile >= slots);
+    CHECK(tiles <= most_expert_tiles(slots, experts, 8)); // their memory
+    CHECK(rows <= sorted_wide_rows(most, experts, of_heads));
   }
-  CHECK(sorted_wide_rows(64, 128) == 0);
+  CHECK(sorted_wide_rows(64, 128, false) == 0);
 }
 
 TEST_CASE("wide batches: every part has columns, and sums have room") {

@@ -191,10 +191,90 @@ TEST_CASE(
     CHECK(count<LatentAttention>(plan) == 1);
     CHECK(count<SortExperts>(plan) == (tokens == 1 ? 0 : 1));
     CHECK(count<ExpertBatch>(plan) == (tokens == 1 ? 0 : 1));
-    CHECK(count<PlainOp>(plan) == (tokens == 1 ? 2 : 4)); // embed, store; gather, head ids for sorting
+    CHECK(count<PlainOp>(plan) == (tokens == 1 ? 2 : 3)); // embed, store; gather
   }
   CHECK(kernels::cuda::expert_groups(m.program).empty());
   const auto sort = call_of<SortExperts>(setting.plan(512));
   CHECK(sort.rows == 4 * 512);
   CHECK(sort.experts == 4);
+}
+
+TEST_CASE("batch plan: in prompts each head multiplies all tokens by its matrix, in tiles that need no sorting") {
+  using kernels::cuda::HalfLayout;
+  constexpr int64_t kHeads = 16;
+  Setting setting(one_layer());
+  setting.least_side = 0;
+  setting.config.max_batch = 2048;
+  setting.model = RandomProgram(1);
+  RandomProgram& m = setting.model;
+  const core::ValueId x = m.embed(Type::F16, kHeads * 128, 32), ids = m.value(kHeads, false, core::ValueKind::i32);
+  m.program.ops.push_back({core::OpKind::head_ids, -1, "head_ids", {}, {ids}, {}, {}});
+  const auto of_heads = [&](core::ValueId in, int64_t cols, int64_t rows) {
+    return m.op(core::OpKind::expert_linear, {in, ids}, {m.weight(Type::Q5_0, cols, rows, kHeads)}, kHeads * rows,
+                core::ExpertParams{kHeads});
+  };
+  m.finish(of_heads(of_heads(x, 128, 512), 512, 128));
+  const auto head_ids = [](const BatchPlan& plan) {
+    return std::ranges::count_if(all_of<PlainOp>(plan),
+                                 [](const PlainOp& op) { return op.op->kind == core::OpKind::head_ids; });
+  };
+  for (const int64_t tokens : {1, 2}) {
+    const BatchPlan plan = setting.plan(tokens);
+    CHECK(count<SortExperts>(plan) == 0);
+    CHECK(count<ExpertBatch>(plan) == 0);
+    CHECK(head_ids(plan) == 0);
+  }
+  const kernels::cuda::Plan steps = kernels::cuda::make_plan(m.program, true);
+  const kernels::cuda::WorkspacePlan memory =
+      kernels::cuda::plan_workspace(m.program, setting.config, steps, setting.limits);
+  for (const auto& [tokens, tile] :
+       std::map<int64_t, int>{{33, 64}, {64, 64}, {256, 256}, {300, 192}, {512, 256}, {2048, 256}}) {
+    CAPTURE(tokens);
+    const BatchPlan plan = setting.plan(tokens);
+    const int64_t tiles = kHeads * ((tokens + tile - 1) / tile);
+    CHECK(head_ids(plan) == 0);
+    REQUIRE(count<SortExperts>(plan) == 1);
+    CHECK(call_of<SortExperts>(plan).of_heads);
+    CHECK(call_of<SortExperts>(plan).tile_tokens == tile);
+    REQUIRE(count<ExpertBatch>(plan) == 2);
+    for (const ExpertBatch& call : all_of<ExpertBatch>(plan)) {
+      CHECK(call.wide);
+      CHECK(call.tile_tokens == tile);
+      CHECK(call.cut.token_tiles == tiles);
+    }
+    const auto converts = [&](const ConvertInput& call) {
+      return call.layout == HalfLayout::sorted_wide && call.sorted_tile == tile && call.rows == kHeads * tokens;
+    };
+    CHECK(std::ranges::count_if(all_of<ConvertInput>(plan), converts) == 2);
+    CHECK(memory.half_x >= tiles * tile * 512 * 2);
+    CHECK(memory.exponents >= tiles * tile);
+  }
+  // Warpgroups that would have no rows split columns instead.
+  const BatchPlan few = setting.plan(64);
+  CHECK(call_of<ExpertBatch>(few, 0).cut.log2_parts == 0);
+  CHECK(call_of<ExpertBatch>(few, 1).cut.log2_parts > 0);
+  setting.options.fuse = false;
+  setting.forced[""] = ProductKernel::wide;
+  CHECK(head_ids(setting.plan(512)) == 1);
+  CHECK_FALSE(call_of<SortExperts>(setting.plan(512)).of_heads);
+  setting.options.fuse = true;
+  setting.limits.prompt_products = false;
+  for (const ExpertBatch& call : all_of<ExpertBatch>(setting.plan(512))) CHECK_FALSE(call.wide);
+}
+
+TEST_CASE("workspace plan: inputs of many heads have room, however much that is") {
+  constexpr int64_t kHeads = 128, kTokens = 2048;
+  Setting setting(one_layer());
+  setting.config.max_batch = kTokens;
+  setting.model = RandomProgram(1);
+  RandomProgram& m = setting.model;
+  const core::ValueId x = m.embed(Type::F16, kHeads * 512, 4), ids = m.value(kHeads, false, core::ValueKind::i32);
+  m.program.ops.push_back({core::OpKind::head_ids, -1, "head_ids", {}, {ids}, {}, {}});
+  m.finish(m.op(core::OpKind::expert_linear, {x, ids}, {m.weight(Type::Q8_0, 512, 16, kHeads)}, kHeads * 16,
+                core::ExpertParams{kHeads}));
+  const int64_t bytes = kHeads * kTokens * 512 * 2;
+  REQUIRE(bytes > kernels::cuda::kMaxSortedWideBytes);
+  CHECK(call_of<ExpertBatch>(setting.plan(kTokens)).wide);
+  const kernels::cuda::Plan steps = kernels::cuda::make_plan(m.program, true);
+  CHECK(kernels::cuda::plan_workspace(m.program, setting.config, steps, setting.limits).half_x >= bytes);
 }

@@ -12,7 +12,6 @@ inline constexpr int kAttentionWarps = 8, kAttentionThreads = kAttentionWarps * 
 inline constexpr int kKeysPerWarp = 16, kKeysPerRound = kAttentionWarps * kKeysPerWarp;
 // A second round costs less than a merge, a third one more. Very wide heads (wide_attention.cu) have short rounds.
 inline constexpr int kSingleSplitKeys = 2 * kKeysPerRound, kWideSplitKeys = 64;
-inline constexpr float kLog2e = 1.4426950408889634f;
 
 // Where keys and values of the batch's tokens are.
 enum class NewTokens : uint8_t {

@@ -8,6 +8,8 @@
 
 namespace ridge::kernels::cuda {
 
+inline constexpr float kLog2e = 1.4426950408889634f;
+
 // Keys or values of a layer.
 struct CachedSide {
   const void* data;

@@ -14,7 +14,6 @@
 namespace ridge::kernels::cuda {
 namespace {
 
-constexpr float kLog2e = 1.4426950408889634f;
 constexpr int kMaxStages = 4;
 
 template <typename Shape, bool kCodes, LatentKeys kKeys>

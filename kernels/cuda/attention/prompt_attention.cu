@@ -5,27 +5,14 @@
 //
 // kVaried: windows, soft caps and tokens that see later ones; neither end of what a token sees may decrease from token
 // to token. kRagged: other widths up to 128, with zeros behind the rows in shared memory.
-//
-// A copy fetches a box: all keys of a step, or 32 of a ring buffer, whose size is a multiple of 32, so that it wraps
-// between boxes.
-#include "core/rings.h"
-#include "kernels/cuda/attention/cached_rows.cuh"
-#include "kernels/cuda/products/scratch_sizes.h"
-#include "kernels/cuda/runtime/hopper.cuh"
-#include "kernels/cuda/runtime/tensor_map.h"
+#include "kernels/cuda/attention/prompt_attention.cuh"
+#include "kernels/cuda/attention/wide_prompt_attention.h"
 #include "kernels/cuda/runtime/wgmma_96.cuh"
 
 #include <algorithm>
 
 namespace ridge::kernels::cuda {
 namespace {
-
-constexpr int kRingBoxRows = core::kRingTile;
-
-struct CacheMaps {
-  CUtensorMap keys, values;
-  int box_rows;
-};
 
 template <int kDim, int kWarpgroups>
 struct AttentionShape {
@@ -40,28 +27,7 @@ struct AttentionShape {
 
 #ifdef RIDGE_HAS_WGMMA
 
-constexpr float kLog2e = 1.4426950408889634f;
 constexpr int kChains = 4; // independent chains of maxima and sums
-
-__device__ __forceinline__ float fast_exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// Completes on the barrier `arrived`.
-__device__ __forceinline__ void copy_box(uint8_t* to, const CUtensorMap& map, int column, int row, int matrix,
-                                         const CopyBarrier& arrived) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
-               "[%5];" ::"r"(shared_address(to)),
-               "l"(&map), "r"(column), "r"(row), "r"(matrix), "r"(shared_address(&arrived))
-               : "memory");
-}
-
-// Byte offset of a 16-byte piece in swizzled tiles of 64 columns.
-__device__ __forceinline__ int swizzled(int row, int piece, int rows) {
-  return (piece / 8 * rows + row) * 128 + ((piece % 8) ^ (row % 8)) * 16;
-}
 
 #endif
 
@@ -139,8 +105,8 @@ __global__ void __launch_bounds__(AttentionShape<kDim, kConsumers>::kThreads, 1)
     *reinterpret_cast<uint4*>(queries + swizzled(row, piece, kRows)) = {pack_half2(v[0], v[1]), pack_half2(v[2], v[3]),
                                                                         pack_half2(v[4], v[5]), pack_half2(v[6], v[7])};
   }
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  asm volatile("bar.sync %0, 128;" ::"r"(warpgroup) : "memory");
+  fence_shared_stores();
+  wait_at_barrier<128>(warpgroup);
 
   const int first_row = consumer * 64 + thread / kWarp * 16 + g; // this lane's first of two rows, 8 apart
   int visible[2], hidden[2] = {0, 0};                            // a row sees keys [hidden, visible)
@@ -194,7 +160,7 @@ __global__ void __launch_bounds__(AttentionShape<kDim, kConsumers>::kThreads, 1)
         float& s = score[4 * (i / 2) + 2 * half + i % 2];
         if constexpr (!kPlain) {
           const int key = base + 8 * (i / 2) + i % 2;
-          if (kVaried && cap > 0) s = cap - 2 * cap * reciprocal(fast_exp2(s * by) + 1); // cap * tanh(s / cap)
+          if (kVaried && cap > 0) s = cap - 2 * cap * reciprocal(exp2_approx(s * by) + 1); // cap * tanh(s / cap)
           if (key >= visible[half] || (kVaried && key < hidden[half])) s = -INFINITY;
         }
         largest[i % kChains] = fmaxf(largest[i % kChains], s);
@@ -204,13 +170,13 @@ __global__ void __launch_bounds__(AttentionShape<kDim, kConsumers>::kThreads, 1)
       most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
       // Without a window every row sees key 0; with one perhaps nothing in the first steps.
       const float reference = kVaried && !kPlain && most == -INFINITY ? 0 : most;
-      rescale_factor[half] = fast_exp2(row_max[half] - reference);
+      rescale_factor[half] = exp2_approx(row_max[half] - reference);
       row_max[half] = most;
       float sum[kChains] = {};
 #pragma unroll
       for (int i = 0; i < kKeys / 4; ++i) {
         float& s = score[4 * (i / 2) + 2 * half + i % 2];
-        s = fast_exp2(s - reference);
+        s = exp2_approx(s - reference);
         sum[i % kChains] += s;
       }
       row_sum[half] = row_sum[half] * rescale_factor[half] + (sum[0] + sum[1] + (sum[2] + sum[3]));
@@ -248,8 +214,8 @@ __global__ void __launch_bounds__(AttentionShape<kDim, kConsumers>::kThreads, 1)
     constexpr int kPieces = Shape::kStored / 8, kMultiplying = kConsumers * 128;
     for (int i = threadIdx.x - 128; i < (kKeys - first) * kPieces; i += kMultiplying)
       *reinterpret_cast<uint4*>(values + swizzled(first + i / kPieces, i % kPieces, kKeys)) = uint4{};
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    asm volatile("bar.sync %0, %1;" ::"n"(kConsumers + 1), "n"(kMultiplying) : "memory");
+    fence_shared_stores();
+    wait_at_barrier<kMultiplying>(kConsumers + 1);
   };
   const auto start_outputs = [&](int step) {
     const int fill = fill_of_values(step);
@@ -353,12 +319,14 @@ void launch_for(const Launch& launch, const AttentionArgs& args) {
 
 bool can_attend_prompts(const Cache& cache, int heads) {
   const int dim = cache.k_dim;
-  return cache.k_half && cache.v_half && dim == cache.v_dim && ((dim <= 128 && dim % 8 == 0) || dim == 256) &&
+  return cache.k_half && cache.v_half && dim == cache.v_dim &&
+         ((dim <= 128 && dim % 8 == 0) || dim == 256 || dim == kWidePromptHead) &&
          heads / cache.heads <= AttentionShape<128, 2>::kRows;
 }
 
 void launch_prompt_attention(const Launch& launch, AttentionArgs args) {
   const int width = args.cache.k_dim;
+  if (width == kWidePromptHead) return launch_wide_prompt_attention(launch, args);
   if (width < 64) return launch_for<64, true>(launch, args);
   if (width == 64) return launch_for<64, false>(launch, args);
   if (width <= 80) return launch_for<80, true>(launch, args);

@@ -1,5 +1,6 @@
 #include "kernels/cuda/executor/launches.h"
 
+#include "kernels/cuda/attention/wide_prompt_attention.h"
 #include "kernels/cuda/ops/op_call.h"
 #include "kernels/cuda/small_batch/batch.h"
 #include "kernels/cuda/small_batch/head_slots.h"
@@ -180,7 +181,10 @@ void KernelLauncher::run(const BatchPlan& plan, const PromptAttention& call, con
 
 void KernelLauncher::run(const BatchPlan& plan, const LatentAttention& call, const Launch& launch) {
   LatentArgs args = latent_args(plan, call, launch);
-  if (!config_.batch_invariant) return launch_latent_attention(launch, args);
+  if (!config_.batch_invariant)
+    return context_.limits().prompt_products && can_attend_latent_prompts(launch, args)
+               ? launch_latent_prompt_attention(launch, args)
+               : launch_latent_attention(launch, args);
   args.tokens_share_tiles = false;
   Launch piece = launch;
   for (int left = args.tokens; left > 0; left -= args.tokens) {

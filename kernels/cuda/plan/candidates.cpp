@@ -344,8 +344,13 @@ bool has_prompt_attention(const core::ExecutorConfig& config, const DeviceLimits
 }
 
 int sorted_wide_tile(int64_t choices, int64_t experts, bool of_heads) {
-  const int64_t each = choices / experts;
-  return wide_tile_rows(of_heads ? each : std::min<int64_t>(each + each / 4 + 4, kMaxWideTile));
+  const int64_t each = choices / experts, room = each + each / 4 + 4;
+  if (of_heads) return wide_tile_rows(each);
+  // Tokens per second on an H200 with tiles of 96, 128, 192, 256 tokens: qwen3-30b-a3b with 128 tokens of an expert
+  // 39,700, 37,200, 35,900, -; gpt-oss-20b with 256 tokens 56,500, 57,400, -, 60,300.
+  constexpr int kGoodTile = 96;
+  if (room <= kGoodTile) return wide_tile_rows(room);
+  return room <= 2 * kGoodTile ? kGoodTile : kMaxWideTile;
 }
 
 int64_t sorted_wide_rows(int64_t choices, int64_t experts, bool of_heads) {

@@ -81,7 +81,7 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   CHECK_FALSE(call_of<ExpertBatch>(batch).wide);
   CHECK(call_of<SortExperts>(batch).tile_tokens == 32);
   setting.forced[""] = ProductKernel::wide;
-  for (const auto& [tokens, tile] : std::map<int64_t, int>{{64, 32}, {128, 64}, {256, 96}, {512, 192}}) {
+  for (const auto& [tokens, tile] : std::map<int64_t, int>{{64, 32}, {128, 64}, {256, 96}, {512, 96}, {1024, 256}}) {
     const BatchPlan many = setting.plan(tokens);
     CHECK(call_of<SortExperts>(many).tile_tokens == tile);
     for (const int which : {0, 1}) {

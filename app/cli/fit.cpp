@@ -8,6 +8,7 @@
 #include "app/terminal/terminal.h"
 #include "core/error.h"
 #include "core/units.h"
+#include "engine/loading/cache_offers.h"
 #include "engine/pictures/open_pictures.h"
 #include "engine/pictures/picture_reader.h"
 #include "engine/speculation/speculation.h"
@@ -58,6 +59,8 @@ struct FitCommand {
     }
     const std::string advice =
         fit.fits ? "" : engine::what_would_fit(loaded.program, fit, models::parameter_count(loaded.file));
+    std::vector<engine::CacheOffer> offers; // advice has the first
+    if (!fit.fits && fit.largest_context > 0) offers = engine::cache_offers(loaded.program, fit);
 
     // Only for local devices; the bandwidth of others is unknown.
     const double cpu_bandwidth = fit.cpu && fit.fits ? bandwidth(engine::Device::cpu) : 0;
@@ -69,7 +72,7 @@ struct FitCommand {
     };
     const double fastest = known ? speed(fit.cpu_bytes, fit.gpu_bytes) : 0;
     const double slowest = known ? speed(fit.full_cpu_bytes, fit.full_gpu_bytes) : 0;
-    if (json) return print_json(loaded, fit, advice, fastest, slowest, encoder, pictures, pictures_on_gpu);
+    if (json) return print_json(loaded, fit, advice, offers, fastest, slowest, encoder, pictures, pictures_on_gpu);
 
     const auto row = [](const char* what, const std::string& text) { print_row(what, kNameWidth, text); };
     row("model", model_title(loaded.file));
@@ -101,6 +104,7 @@ struct FitCommand {
     else if (can_be_known)
       row("speed", "unknown until memory bandwidth is measured: run ridge fit --measure");
     row("fits", fit.fits ? "yes" : "no: " + advice);
+    for (size_t i = 1; i < offers.size(); ++i) row("or", engine::text_of(offers[i], config.context));
   }
 
   // Bytes per second, measured earlier; 0: unknown.
@@ -158,9 +162,9 @@ struct FitCommand {
     return fmt::format("{}: {}", parts, size(need.total()));
   }
 
-  void print_json(const engine::LoadedModel& loaded, const engine::Fit& fit, const std::string& advice, double fastest,
-                  double slowest, const std::string& encoder, const engine::Need& pictures,
-                  bool pictures_on_gpu) const {
+  void print_json(const engine::LoadedModel& loaded, const engine::Fit& fit, const std::string& advice,
+                  const std::vector<engine::CacheOffer>& offers, double fastest, double slowest,
+                  const std::string& encoder, const engine::Need& pictures, bool pictures_on_gpu) const {
     const auto device = [](const std::optional<engine::Need>& need, double room) {
       if (!need) return Json();
       return Json{{"weight_bytes", need->weights},
@@ -181,12 +185,20 @@ struct FitCommand {
                   {"ranks", rank.ranks}});
       gpus.push_back(std::move(own));
     }
+    Json caches = Json::array();
+    for (const engine::CacheOffer& offer : offers)
+      caches.push_back({{"cache_type_k", core::format_of(offer.keys).name},
+                        {"cache_type_v", core::format_of(offer.values).name},
+                        {"cache_bytes", offer.bytes},
+                        {"kld_mean_nats", offer.nats},
+                        {"same_top_share", offer.same_top}});
     double room = fit.ranks.empty() ? fit.room.gpu : 0;
     for (const engine::RankFit& rank : fit.ranks) room += rank.room;
     print_report("fit", {{"file", loaded.file.path()},
                          {"label", models::model_label(loaded.file)},
                          {"fits", fit.fits},
                          {"advice", advice},
+                         {"smaller_caches", caches},
                          {"layers", fit.layers},
                          {"gpu_layers", fit.gpu_layers},
                          {"experts_on_host", fit.host_experts},

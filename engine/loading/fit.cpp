@@ -5,6 +5,7 @@
 #include "core/host_device/round_up.h"
 #include "core/rings.h"
 #include "core/units.h"
+#include "engine/loading/cache_offers.h"
 #include "engine/loading/fit_gpus.h"
 #include "engine/loading/machine.h"
 #include "kernels/cpu/executor/executor.h"
@@ -336,6 +337,7 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
   Fit found;
   found.config = config;
   found.room = room;
+  found.placement = placement;
   found.room.choose_gpu(placement);
   found.layers = core::layer_count(program) + 1;
   found.heads = fit_heads(heads, program, config, room, placement);
@@ -362,40 +364,12 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
   return found;
 }
 
-// A smaller cache with room for the whole context, or nothing.
-static std::string smaller_cache(const core::Program& program, const Fit& fit) {
-  // With the mean divergence from f32 caches, in nats per token (docs/models.md#types-of-kv-caches).
-  struct Offer {
-    core::KvType keys, values;
-    double nats;
-  };
-  using enum core::KvType;
-  constexpr Offer kOffers[] = {{q8_0, q8_0, 0.0005}, {q8_0, q4_0, 0.005}, {q4_0, q4_0, 0.05}};
-  if (!fit.ranks.empty()) return "";
-  core::ExecutorConfig config = fit.config;
-  const auto element_bytes = [&] {
-    return core::bytes_per_element(config.k_type) + core::bytes_per_element(config.v_type);
-  };
-  const double now = element_bytes();
-  for (const Offer& offer : kOffers) {
-    config.k_type = offer.keys, config.v_type = offer.values;
-    if (element_bytes() >= now) continue;
-    try {
-      core::check_cache_types(program, config);
-    } catch (const Error&) {
-      return ""; // heads of other sizes
-    }
-    const Room& left = fit.heads.left;
-    if (left.cpu >= 0 && fits_in(program, config, find_places(program, config, left, {}), left, {}))
-      return fmt::format("; -ctk {} -ctv {} has room for -c {} and costs about {} nats a token",
-                         core::format_of(offer.keys).name, core::format_of(offer.values).name, config.context,
-                         offer.nats);
-  }
-  return "";
-}
-
 std::string what_would_fit(const core::Program& program, const Fit& fit, int64_t parameters) {
-  if (fit.largest_context > 0) return fmt::format("-c {} fits{}", fit.largest_context, smaller_cache(program, fit));
+  if (fit.largest_context > 0) {
+    const std::vector<CacheOffer> offers = cache_offers(program, fit);
+    return fmt::format("-c {} fits{}", fit.largest_context,
+                       offers.empty() ? "" : "; " + text_of(offers[0], fit.config.context));
+  }
   // Common types with their mean bits per weight.
   constexpr std::pair<const char*, double> kTypes[] = {{"Q8_0", 8.5},    {"Q6_K", 6.6},    {"Q5_K_M", 5.7},
                                                        {"Q4_K_M", 4.9},  {"Q3_K_M", 3.95}, {"Q2_K", 3.0},

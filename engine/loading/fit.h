@@ -101,6 +101,7 @@ struct Fit {
   double cache_per_token = 0;      // bytes per further token; windows do not grow
   HeadsFit heads;
   Room room;
+  Placement placement; // wanted
   bool fits = false;
   int64_t largest_context = 0;                   // tokens; 0: the model does not fit
   double cpu_bytes = 0, gpu_bytes = 0;           // per token at position 0; of ranks, the slowest

@@ -2,6 +2,8 @@
 #include "engine/loading/fit.h"
 
 #include "core/error.h"
+#include "core/kv_divergence.h"
+#include "engine/loading/cache_offers.h"
 #include "engine/speculation/speculation.h"
 #include "kernels/cpu/executor/executor.h"
 #include "models/architecture.h"
@@ -111,12 +113,32 @@ TEST_CASE("layers go to the GPU as far as they fit, and the largest context fits
   CHECK(engine::fit(model.program, config, room_of(cpu - 1e8)).fits);
   config.context += 256;
   CHECK_FALSE(engine::fit(model.program, config, room_of(cpu - 1e8)).fits);
+  const std::vector<engine::CacheOffer> offers = engine::cache_offers(model.program, lacking);
+  REQUIRE(offers.size() > 2);
   CHECK(engine::what_would_fit(model.program, lacking, 1'235'814'400) ==
-        fmt::format("-c {} fits; -ctk q8_0 -ctv q8_0 has room for -c 8192 and costs about 0.0005 nats a token",
-                    lacking.largest_context));
+        fmt::format("-c {} fits; {}", lacking.largest_context, engine::text_of(offers[0], 8192)));
+  CHECK(offers[0].keys == core::KvType::q8_0);
+  CHECK(offers[0].values == core::KvType::q8_0);
+  for (size_t i = 0; i < offers.size(); ++i) {
+    const engine::CacheOffer& offer = offers[i];
+    CHECK(offer.bytes_now == lacking.cpu->cache);
+    CHECK(offer.bytes < (i == 0 ? offer.bytes_now : offers[i - 1].bytes));
+    CHECK(offer.nats == core::highest_divergence(offer.keys, offer.values, 8192)->nats);
+    if (i > 0) CHECK(offer.nats >= offers[i - 1].nats);
+    core::ExecutorConfig smaller = lacking.config;
+    smaller.k_type = offer.keys, smaller.v_type = offer.values;
+    const engine::Fit kept = engine::fit(model.program, smaller, room_of(cpu - 1e8));
+    CHECK(kept.fits);
+    CHECK(kept.cpu->cache == offer.bytes);
+  }
+  CHECK(engine::text_of({core::KvType::q8_0, core::KvType::q4_0, 1'500'000, 4'000'000, 0.0047, 0.957}, 8192) ==
+        "-ctk q8_0 -ctv q4_0 has room for -c 8192: a KV cache of 1.50 MB instead of 4.00 MB; in small models 4.3 of "
+        "100 tokens have another likeliest one (0.0047 nats)");
   const engine::Fit narrow = engine::fit(model.program, lacking.config, room_of(cpu - 1.9e8));
-  CHECK(engine::what_would_fit(model.program, narrow, 1'235'814'400).find("; -ctk q4_0 -ctv q4_0 has room") !=
-        std::string::npos);
+  const std::vector<engine::CacheOffer> few = engine::cache_offers(model.program, narrow);
+  REQUIRE(!few.empty());
+  CHECK(few.size() < offers.size());
+  CHECK(core::format_of(few[0].keys).bits == 4);
 
   const engine::Fit hopeless = engine::fit(model.program, config, room_of(8e8));
   CHECK(engine::what_would_fit(model.program, hopeless, 1'235'814'400).find("version would fit with -c 4096") !=

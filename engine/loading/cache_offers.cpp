@@ -1,0 +1,62 @@
+#include "engine/loading/cache_offers.h"
+
+#include "core/error.h"
+#include "core/kv_divergence.h"
+#include "core/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace ridge::engine {
+namespace {
+
+double element_bytes(core::KvType keys, core::KvType values) {
+  return core::bytes_per_element(keys) + core::bytes_per_element(values);
+}
+
+int64_t cache_bytes(const Fit& fit) { return (fit.cpu ? fit.cpu->cache : 0) + (fit.gpu ? fit.gpu->cache : 0); }
+
+std::vector<core::KvDivergence> measured_types(int64_t context) {
+  std::vector<core::KvDivergence> found;
+  for (const core::KvDivergence& row : core::kKvDivergences)
+    if (std::ranges::none_of(found, [&](const auto& f) { return f.keys == row.keys && f.values == row.values; }))
+      found.push_back(*core::highest_divergence(row.keys, row.values, context));
+  std::ranges::stable_sort(found, {}, &core::KvDivergence::nats);
+  return found;
+}
+
+} // namespace
+
+std::vector<CacheOffer> cache_offers(const core::Program& program, const Fit& fit) {
+  std::vector<CacheOffer> offers;
+  core::ExecutorConfig config = fit.config;
+  double smallest = element_bytes(config.k_type, config.v_type);
+  for (const core::KvDivergence& types : measured_types(config.context)) {
+    const double bytes = element_bytes(types.keys, types.values);
+    if (bytes >= smallest) continue; // none, or one that is better and smaller was offered
+    config.k_type = types.keys, config.v_type = types.values;
+    try {
+      core::check_cache_types(program, config);
+    } catch (const Error&) {
+      continue; // heads of other sizes
+    }
+    const Fit smaller = engine::fit(program, config, fit.heads.left, fit.placement);
+    if (!smaller.fits) continue;
+    offers.push_back({types.keys, types.values, cache_bytes(smaller), cache_bytes(fit), types.nats, types.same_top});
+    smallest = bytes;
+  }
+  return offers;
+}
+
+std::string text_of(const CacheOffer& offer, int64_t context) {
+  return fmt::format(
+      "-ctk {} -ctv {} has room for -c {}: a KV cache of {} instead of {}; in small models {:.2g} of 100 "
+      "tokens have another likeliest one ({:.2g} nats)",
+      core::format_of(offer.keys).name, core::format_of(offer.values).name, context,
+      core::human_bytes(static_cast<double>(offer.bytes)), core::human_bytes(static_cast<double>(offer.bytes_now)),
+      100 * (1 - offer.same_top), offer.nats);
+}
+
+} // namespace ridge::engine

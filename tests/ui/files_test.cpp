@@ -25,7 +25,8 @@ const tests::TemporaryFolder& workplace() {
 // Q4_K for the whole model.
 void make_mix(User& user, const app::WindowEngine& engine) {
   const auto now = [&] { return engine.snapshot(); };
-  user.click(1230, 27);  // Formats
+  user.click(1236, 27);  // Caches
+  user.click(1168, 27);  // Formats
   user.click(867, 495);  // Q4_K for all matrices
   user.click(1022, 719); // Requantize the model
   REQUIRE(eventually([&] { return !now()->jobs->empty(); }));

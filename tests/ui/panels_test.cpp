@@ -328,7 +328,8 @@ TEST_CASE("the panels draw what no engine measured: a GPU or several, and number
   engine.send(api::intent::MeasureStep{-1});
   REQUIRE(
       eventually([&] { return engine.snapshot()->measured && engine.snapshot()->state == api::EngineState::idle; }));
-  for (const char* panel : {"chat", "gauges", "roofline", "server", "jobs", "sequences", "sequences/server"})
+  for (const char* panel :
+       {"chat", "gauges", "roofline", "server", "jobs", "sequences", "sequences/server", "quant/caches"})
     for (const bool light : {false, true}) {
       auto shown = std::make_shared<api::Snapshot>(invented_snapshot(*engine.snapshot()));
       if (light)

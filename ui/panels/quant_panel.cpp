@@ -1,5 +1,6 @@
 #include "core/units.h"
 #include "ui/panels/block_view.h"
+#include "ui/panels/cache_view.h"
 #include "ui/panels/format_view.h"
 #include "ui/panels/heat_map.h"
 #include "ui/panels/panel.h"
@@ -24,6 +25,11 @@ class QuantPanel : public Panel {
     const ImVec2 area = ImGui::GetContentRegionAvail();
     const float list = area.x < px(960) ? px(184) : px(220), gap = px(12), head = px(36);
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, gap));
+    if (shown_ == 2) {
+      draw_head(nullptr, area.x, head);
+      draw_caches(view, {area.x, area.y - head + gap});
+      return ImGui::PopStyleVar();
+    }
     begin_card("list", {list, area.y}, "Tensor");
     draw_list(view);
     end_card();
@@ -42,23 +48,26 @@ class QuantPanel : public Panel {
   }
 
   bool show(std::string_view part) override {
-    if (part != "weights" && part != "formats") return false;
-    shown_ = part == "formats";
+    const auto found = std::ranges::find(kParts, part);
+    if (found == std::end(kParts)) return false;
+    shown_ = static_cast<int>(found - std::begin(kParts));
     return true;
   }
 
  private:
+  static constexpr std::string_view kParts[] = {"weights", "formats", "caches"};
+
   void draw_head(const api::TensorStudy* study, float width, float height) {
     ImGui::BeginChild("head", {width, height - px(12)}, false, ImGuiWindowFlags_NoScrollbar);
-    text(tensor_, theme().text, fonts().bold);
+    text(shown_ == 2 ? "Types of KV caches" : tensor_, theme().text, fonts().bold);
     if (study) {
       ImGui::SameLine(0, px(10));
       ImGui::SetCursorPosY(ImGui::GetCursorPosY() + px(3));
       dim_text(fmt::format("{} · {} × {}", study->type, study->rows, study->cols));
     }
-    ImGui::SameLine(width - size_of("WeightsFormats", fonts().small).x - px(44));
+    ImGui::SameLine(width - size_of("WeightsFormatsCaches", fonts().small).x - px(66));
     ImGui::SetCursorPosY(0);
-    segments("view", {"Weights", "Formats"}, shown_);
+    segments("view", {"Weights", "Formats", "Caches"}, shown_);
     ImGui::EndChild();
     ImGui::SetCursorPosY(ImGui::GetCursorPosY() - px(12));
   }
@@ -229,7 +238,7 @@ class QuantPanel : public Panel {
   std::string tensor_, format_ = "Q4_K", filter_;
   bool has_blocks_ = true, packable_ = true; // whether format_ has them
   int64_t block_ = 0;
-  int shown_ = 0; // 0 weights, 1 formats
+  int shown_ = 0; // of kParts
   BlockView block_view_;
   HeatMap heat_map_;
   FormatView formats_;

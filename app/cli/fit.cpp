@@ -104,7 +104,10 @@ struct FitCommand {
     else if (can_be_known)
       row("speed", "unknown until memory bandwidth is measured: run ridge fit --measure");
     row("fits", fit.fits ? "yes" : "no: " + advice);
-    for (size_t i = 1; i < offers.size(); ++i) row("or", engine::text_of(offers[i], config.context));
+    for (size_t i = 1; i < offers.size(); ++i)
+      row("or", fmt::format("{} with {}; {:.2g} of 100 tokens, {:.2g} nats", engine::flags_of(offers[i]),
+                            core::human_bytes(static_cast<double>(offers[i].bytes)), 100 * (1 - offers[i].same_top),
+                            offers[i].nats));
   }
 
   // Bytes per second, measured earlier; 0: unknown.

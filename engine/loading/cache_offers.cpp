@@ -50,13 +50,17 @@ std::vector<CacheOffer> cache_offers(const core::Program& program, const Fit& fi
   return offers;
 }
 
+std::string flags_of(const CacheOffer& offer) {
+  return fmt::format("-ctk {} -ctv {}", core::format_of(offer.keys).name, core::format_of(offer.values).name);
+}
+
 std::string text_of(const CacheOffer& offer, int64_t context) {
-  return fmt::format(
-      "-ctk {} -ctv {} has room for -c {}: a KV cache of {} instead of {}; in small models {:.2g} of 100 "
-      "tokens have another likeliest one ({:.2g} nats)",
-      core::format_of(offer.keys).name, core::format_of(offer.values).name, context,
-      core::human_bytes(static_cast<double>(offer.bytes)), core::human_bytes(static_cast<double>(offer.bytes_now)),
-      100 * (1 - offer.same_top), offer.nats);
+  const auto usual = core::highest_divergence(core::KvType::f16, core::KvType::f16, context);
+  return fmt::format("{} has room for -c {}: a KV cache of {} instead of {}; in small models {:.2g} of 100 tokens have "
+                     "another likeliest one than with f32 (with f16 {:.2g}), {:.2g} nats",
+                     flags_of(offer), context, core::human_bytes(static_cast<double>(offer.bytes)),
+                     core::human_bytes(static_cast<double>(offer.bytes_now)), 100 * (1 - offer.same_top),
+                     100 * (1 - usual->same_top), offer.nats);
 }
 
 } // namespace ridge::engine

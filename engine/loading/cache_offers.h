@@ -14,6 +14,9 @@ struct CacheOffer {
 // Types with room for the whole context, the least divergence first, each smaller than the one before.
 std::vector<CacheOffer> cache_offers(const core::Program& program, const Fit& fit);
 
+// "-ctk q8_0 -ctv q8_0".
+std::string flags_of(const CacheOffer& offer);
+
 // "-ctk q8_0 -ctv q8_0 has room for -c 8192: a KV cache of …"
 std::string text_of(const CacheOffer& offer, int64_t context);
 

@@ -14,8 +14,6 @@ namespace {
 
 using core::KvDivergence;
 
-constexpr double kLeast = 1e-5; // nats; f16's are below
-
 bool is_same_pair(const KvDivergence& a, const KvDivergence& b) { return a.keys == b.keys && a.values == b.values; }
 
 std::string name_of(const KvDivergence& row) {
@@ -61,7 +59,6 @@ CurveArea curve_area(ImVec2 at, ImVec2 size) {
   for (const KvDivergence& row : core::kKvDivergences) {
     area.shortest = std::min(area.shortest, static_cast<double>(row.tokens));
     area.longest = std::max(area.longest, static_cast<double>(row.tokens));
-    if (row.nats < kLeast) continue;
     area.low = std::min(area.low, std::floor(std::log10(row.nats)));
     area.high = std::max(area.high, std::ceil(std::log10(row.nats)));
   }
@@ -107,7 +104,7 @@ void draw_curves(std::string_view model, const View& view) {
     const ImVec2* before = nullptr;
     ImVec2 place;
     for (const KvDivergence& row : core::kKvDivergences) {
-      if (row.model != model || !is_same_pair(row, pairs[i]) || row.nats < kLeast) continue;
+      if (row.model != model || !is_same_pair(row, pairs[i])) continue;
       const ImVec2 next = area.at(static_cast<double>(row.tokens), row.nats);
       if (before) draw->AddLine(place, next, color, px(is_open ? 3.0f : 1.5f));
       draw->AddCircleFilled(next, px(is_open ? 4.0f : 3.0f), color);

@@ -90,9 +90,12 @@ class QuantPanel : public Panel {
   }
 
   void choose_first(const View& view) {
+    constexpr int64_t kFirstBlock = 256; // weights of a block of the first format
     model_ = view.now.model;
-    for (const auto& tensor : model_->tensors)
-      if (tensor.decodable && tensor.rows > 1 && tensor.layer >= 0) return choose(view, tensor.name);
+    for (const int64_t block : {kFirstBlock, int64_t{1}})
+      for (const auto& tensor : model_->tensors)
+        if (tensor.decodable && tensor.rows > 1 && tensor.layer >= 0 && tensor.cols % block == 0)
+          return choose(view, tensor.name);
     for (const auto& tensor : model_->tensors)
       if (tensor.decodable) return choose(view, tensor.name);
   }

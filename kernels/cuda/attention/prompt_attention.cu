@@ -318,10 +318,10 @@ void launch_for(const Launch& launch, const AttentionArgs& args) {
 } // namespace
 
 bool can_attend_prompts(const Cache& cache, int heads) {
-  const int dim = cache.k_dim;
-  return cache.k_half && cache.v_half && dim == cache.v_dim &&
-         ((dim <= 128 && dim % 8 == 0) || dim == 256 || dim == kWidePromptHead) &&
-         heads / cache.heads <= AttentionShape<128, 2>::kRows;
+  const int dim = cache.k_dim, group = heads / cache.heads;
+  if (!cache.k_half || !cache.v_half || dim != cache.v_dim) return false;
+  if (dim == kWidePromptHead) return group <= kMaxWidePromptGroup;
+  return ((dim <= 128 && dim % 8 == 0) || dim == 256) && group <= AttentionShape<128, 2>::kRows;
 }
 
 void launch_prompt_attention(const Launch& launch, AttentionArgs args) {

@@ -365,16 +365,18 @@ void launch_wide(const Launch& launch, const AttentionArgs& args, const float* q
 } // namespace
 
 void launch_wide_prompt_attention(const Launch& launch, const AttentionArgs& args) {
-  if (!args.places && !fills(launch, tiles_of(args) * args.cache.heads)) return launch_wide_attention(launch, args);
+  const bool can_divide_keys = !args.places && args.group.by <= kAttentionRows;
+  if (can_divide_keys && !fills(launch, tiles_of(args) * args.cache.heads)) return launch_wide_attention(launch, args);
   const bool varied = args.visible.size > 0 || args.soft_cap > 0 || args.places;
   varied ? launch_wide<false, true>(launch, args, nullptr) : launch_wide<false, false>(launch, args, nullptr);
 }
 
 bool can_attend_latent_prompts(const Launch& launch, const LatentArgs& args) {
-  const int rows = args.tokens * args.heads.by;
+  constexpr int kMaxGrid = 65535; // of dimension y
+  const int blocks = (args.tokens * args.heads.by + kRows - 1) / kRows;
   return args.cache.k_half && args.cache.v_dim == kWidePromptHead && args.cache.k_dim - kWidePromptHead <= 64 &&
          args.tokens_share_tiles && !args.places && !args.sinks && args.window == 0 && args.span == 0 &&
-         fills(launch, (rows + kRows - 1) / kRows);
+         fills(launch, blocks) && blocks <= kMaxGrid;
 }
 
 void launch_latent_prompt_attention(const Launch& launch, const LatentArgs& latent) {

@@ -5,7 +5,8 @@
 
 namespace ridge::kernels::cuda {
 
-inline constexpr int kWidePromptHead = 512; // elements of a value
+inline constexpr int kWidePromptHead = 512;    // elements of a value
+inline constexpr int kMaxWidePromptGroup = 32; // query heads of a KV head; the largest batch then has few enough blocks
 
 // As launch_prompt_attention, which calls it; with few rows it launches wide_attention.cu.
 void launch_wide_prompt_attention(const Launch&, const AttentionArgs&);

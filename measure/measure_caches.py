@@ -8,7 +8,7 @@
 `measure` compares each type with f32 caches, for contexts of 512 tokens, four times as many and so on to TOKENS. What f16
 costs in fast mode is mostly the rounding of activations to eight bits, which all types share. A length's tokens are those
 of the second halves of its chunks: 256 to 511 for 512. Lengths read the same N tokens of TEXT (8192), longer ones more,
-and score half of them. `table` writes the table of the code, `plot` draws it and prints some of it in Markdown.
+and score half of them; KLD is a lower bound, by the 512 likeliest tokens. `table` writes the table of the code, `plot` draws it and prints some of it in Markdown.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def measure(args):
 
 HEAD = """// RIDGE_KV_DIVERGENCE(model, keys, values, tokens of context, mean nats per token from f32 caches, same likeliest token)
 //
-// Made by measure/measure_caches.py; {}.
+// Made by measure/measure_caches.py, lower bounds; {}.
 """
 
 

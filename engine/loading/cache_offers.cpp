@@ -35,7 +35,7 @@ std::vector<CacheOffer> cache_offers(const core::Program& program, const Fit& fi
   double smallest = element_bytes(config.k_type, config.v_type);
   for (const core::KvDivergence& types : measured_types(config.context)) {
     const double bytes = element_bytes(types.keys, types.values);
-    if (bytes >= smallest) continue; // none, or one that is better and smaller was offered
+    if (bytes >= smallest) continue; // not smaller than now, or than a better one
     config.k_type = types.keys, config.v_type = types.values;
     try {
       core::check_cache_types(program, config);
@@ -56,11 +56,12 @@ std::string flags_of(const CacheOffer& offer) {
 
 std::string text_of(const CacheOffer& offer, int64_t context) {
   const auto usual = core::highest_divergence(core::KvType::f16, core::KvType::f16, context);
-  return fmt::format("{} has room for -c {}: a KV cache of {} instead of {}; in small models {:.2g} of 100 tokens have "
-                     "another likeliest one than with f32 (with f16 {:.2g}), {:.2g} nats",
-                     flags_of(offer), context, core::human_bytes(static_cast<double>(offer.bytes)),
-                     core::human_bytes(static_cast<double>(offer.bytes_now)), 100 * (1 - offer.same_top),
-                     100 * (1 - usual->same_top), offer.nats);
+  return fmt::format(
+      "{} has room for -c {}: a KV cache of {} instead of {}; in small models in fast mode {:.2g} of 100 "
+      "tokens have another likeliest one than with f32 (with f16 {:.2g}), {:.2g} nats",
+      flags_of(offer), context, core::human_bytes(static_cast<double>(offer.bytes)),
+      core::human_bytes(static_cast<double>(offer.bytes_now)), 100 * (1 - offer.same_top), 100 * (1 - usual->same_top),
+      offer.nats);
 }
 
 } // namespace ridge::engine

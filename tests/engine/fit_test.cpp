@@ -131,11 +131,11 @@ TEST_CASE("layers go to the GPU as far as they fit, and the largest context fits
     CHECK(kept.fits);
     CHECK(kept.cpu->cache == offer.bytes);
   }
-  CHECK(
-      engine::text_of({core::KvType::q8_0, core::KvType::q4_0, 1'500'000, 4'000'000, 0.0047, 0.957}, 8192) ==
-      fmt::format("-ctk q8_0 -ctv q4_0 has room for -c 8192: a KV cache of 1.50 MB instead of 4.00 MB; in small models "
-                  "4.3 of 100 tokens have another likeliest one than with f32 (with f16 {:.2g}), 0.0047 nats",
-                  100 * (1 - core::highest_divergence(core::KvType::f16, core::KvType::f16, 8192)->same_top)));
+  CHECK(engine::text_of({core::KvType::q8_0, core::KvType::q4_0, 1'500'000, 4'000'000, 0.0047, 0.957}, 8192) ==
+        fmt::format("-ctk q8_0 -ctv q4_0 has room for -c 8192: a KV cache of 1.50 MB instead of 4.00 MB; in small "
+                    "models in fast mode "
+                    "4.3 of 100 tokens have another likeliest one than with f32 (with f16 {:.2g}), 0.0047 nats",
+                    100 * (1 - core::highest_divergence(core::KvType::f16, core::KvType::f16, 8192)->same_top)));
   const engine::Fit narrow = engine::fit(model.program, lacking.config, room_of(cpu - 1.9e8));
   const std::vector<engine::CacheOffer> few = engine::cache_offers(model.program, narrow);
   REQUIRE(!few.empty());

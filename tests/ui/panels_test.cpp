@@ -366,31 +366,6 @@ TEST_CASE("the panels draw what no engine measured: a GPU or several, and number
     }
 }
 
-TEST_CASE("the quant lab opens with a tensor that its first format can divide, if there is one") {
-  const tests::TemporaryFolder folder;
-  app::WindowEngine engine(guide_setup(), [] {});
-  REQUIRE(eventually([&] { return engine.snapshot()->model != nullptr; }));
-  for (const auto& [second, chosen] : {std::pair(1024, "second"), {320, "first"}}) {
-    auto shown = std::make_shared<api::Snapshot>(*engine.snapshot());
-    auto model = std::make_shared<api::ModelFacts>(*shown->model);
-    model->tensors.resize(2);
-    for (auto& tensor : model->tensors) tensor.layer = 0, tensor.rows = 16, tensor.decodable = true;
-    model->tensors[0].name = "first", model->tensors[0].cols = 640;
-    model->tensors[1].name = "second", model->tensors[1].cols = second;
-    shown->model = model;
-    std::string studied;
-    const auto note = [&](const api::Intent& intent) {
-      if (const auto* study = std::get_if<api::intent::StudyTensor>(&intent)) studied = study->tensor;
-    };
-    ui::WindowOptions options;
-    options.panel = "quant";
-    options.screenshot = folder / "quant.png";
-    options.after_frames = 1;
-    ui::Window(options).run({[&] { return shown; }, note});
-    CHECK(studied == chosen);
-  }
-}
-
 TEST_CASE("the names of the roofs do not lie on one another, and are not cut") {
   app::WindowEngine engine(guide_setup(), [] {});
   REQUIRE(eventually([&] { return engine.snapshot()->model != nullptr; }));

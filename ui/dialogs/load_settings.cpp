@@ -166,11 +166,10 @@ void LoadSettings::draw_fit(const api::Snapshot& now, const std::string& path) c
   const auto cost =
       core::highest_divergence(core::kv_type_of(options_.k_type), core::kv_type_of(options_.v_type), fit.context);
   if (const bool is_usual = options_.k_type == "f16" && options_.v_type == "f16"; cost && !is_usual && fit.context > 0)
-    wrapped_text(
-        fmt::format(
-            "these keys and values: in small models {:.2g} of 100 tokens have another likeliest one than with f32",
-            100 * (1 - cost->same_top)),
-        theme().dim, fonts().small);
+    wrapped_text(fmt::format("these keys and values: in small models in fast mode {:.2g} of 100 tokens have another "
+                             "likeliest one than with f32",
+                             100 * (1 - cost->same_top)),
+                 theme().dim, fonts().small);
   if (fit.tokens_per_s > 0)
     wrapped_text(
         fmt::format("at most {:.1f} tok/s, {:.1f} with a full context", fit.tokens_per_s, fit.full_tokens_per_s),

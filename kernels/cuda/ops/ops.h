@@ -215,7 +215,7 @@ struct AttentionArgs {
   const float* q; // [tokens, heads * k_dim]
   float* out;     // [tokens, heads * v_dim]
   // Or null: f16 output, exponents 0 (means of f16 values do not overflow). launch_attention: interleaved or wide;
-  // launch_prompt_attention: tiles.
+  // launch_prompt_attention: tiles, but not of heads of 512.
   uint16_t* out_half = nullptr;
   HalfLayout half_layout = HalfLayout::interleaved;
   Divisor half_tile;           // rows of HalfLayout::wide's tiles
@@ -255,7 +255,8 @@ void launch_plain_attention(const Launch&, const AttentionArgs&);
 bool can_fuse_rope(const ChipLimits&, const AttentionArgs&, const RopeStoreArgs&, bool one_run);
 void launch_rope_attention(const Launch&, const AttentionArgs&, const RopeStoreArgs&, bool one_run);
 
-// Consecutive tokens of one stream, where can_multiply_prompts (prompt_product.h); no scratch.
+// Consecutive tokens of one stream, where can_multiply_prompts (prompt_product.h). Few rows of heads of 512 need
+// launch_attention's scratch, others none.
 bool can_attend_prompts(const Cache& cache, int heads);
 // What the stream of the first token has in a cache of codes, as that of stream 0 in f16; `to`: unpacked_cache_bytes.
 Cache launch_unpack_cache(const Launch&, const AttentionArgs&, void* to);

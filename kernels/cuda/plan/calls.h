@@ -131,7 +131,7 @@ struct SortExperts {
   core::ValueId ids;
   int64_t rows, experts;
   int tile_tokens;
-  bool of_heads = false; // every slot's is known, and nothing wrote ids
+  bool of_heads = false; // every slot's expert is known; nothing wrote ids
 };
 // Copies chosen experts from host memory. With x, asks the CPU to compute some of the missing ones instead.
 struct FetchExperts {

@@ -76,7 +76,8 @@ Work work_of(const PlanInputs& in, const ProductGroup& group, const MatrixStep& 
   return work;
 }
 
-// Of 128 columns of a block's rows, one after the other; a block's start and end take as long as three.
+// Units of 128 columns that a multiprocessor multiplies one after another. A block's start and end take as long as
+// three.
 int64_t head_units(const ChipLimits& chip, const ProductDesc& product, int64_t heads, int log2_parts) {
   const int64_t tokens = product.tokens / heads, row_groups = wide_groups(wide_tile_rows(tokens)) >> log2_parts,
                 blocks = heads * wide_tiles(tokens) *

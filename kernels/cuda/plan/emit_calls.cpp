@@ -59,8 +59,8 @@ class Emitter {
     const bool chooses = op.kind == OpKind::route || op.kind == OpKind::head_ids;
     const ProductKernel way = chooses ? p_.way_of_experts(op.outputs[0]) : ProductKernel::matvec;
     const bool by_its_scores = chooses && p_.folded_router(step_ - 1).has_value();
-    if (!by_its_scores && !step.only_sorted) add(plain(op, rows));
-    if (chooses) add_choice(op, rows, way, step.only_sorted);
+    if (!by_its_scores && !step.known_ids) add(plain(op, rows));
+    if (chooses) add_choice(op, rows, way, step.known_ids);
   }
   PlainOp plain(const core::Op& op, int64_t rows) const {
     PlainOp plain{&op, {}, rows};

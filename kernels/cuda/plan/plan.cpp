@@ -243,7 +243,7 @@ void Planner::find_head_matrices() {
     };
     if (!std::ranges::all_of(users, has_all)) return;
     for (const int user : users) steps_[user].matrix()->of_heads = true;
-    steps_[i].only_sorted = true;
+    steps_[i].known_ids = true;
   });
 }
 
@@ -299,7 +299,7 @@ void Planner::find_dataflow() {
         if (step.waits_for(id)) from = std::min(from, writer(id));
     }
     step.dataflow_input = std::all_of(steps_.begin() + from + 1, steps_.begin() + i,
-                                      [](const Step& other) { return other.dataflow_input || other.only_sorted; });
+                                      [](const Step& other) { return other.dataflow_input || other.known_ids; });
     const bool of_experts = step.matrix() && step.matrix()->ids != kNone;
     if (step.dataflow_input &&
         (of_experts || step.get<NormStep>() || step.get<SumStep>() || step.is_op(OpKind::all_reduce)))

@@ -102,7 +102,7 @@ struct Step {
   const core::Op* op = nullptr; // the first op of the step
   std::vector<core::ValueId> inputs, outputs;
   bool dataflow_input = false; // reads only dataflow values, so it need not wait for its predecessor
-  bool only_sorted = false;    // head_ids that only products of heads read, which need none
+  bool known_ids = false;      // head_ids that only products of heads read: nothing writes them
   bool folded = false;         // see router/folded_router.h
 
   template <typename Work>

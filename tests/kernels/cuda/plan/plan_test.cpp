@@ -52,7 +52,7 @@ void check_rules(const core::Program& program, const Plan& plan) {
       for (const SumStep::Term& term : sum ? sum->terms : std::vector<SumStep::Term>())
         if (term.factors != kNone && chooses(plan.steps[writer[term.factors]])) first_writer = writer[term.factors];
       for (size_t between = first_writer + 1; between < i; ++between)
-        CHECK((plan.steps[between].dataflow_input || plan.steps[between].only_sorted));
+        CHECK((plan.steps[between].dataflow_input || plan.steps[between].known_ids));
     }
     for (const core::ValueId id : step.outputs) {
       writer[id] = static_cast<int>(i);
@@ -232,7 +232,7 @@ TEST_CASE("plan: matrices of heads take their input from a running kernel, befor
   CHECK_FALSE(plan.steps[heads[1]].dataflow_input);
   CHECK(plan.steps[heads[1] + 1].dataflow_input);
   CHECK(plan.steps[heads[0] + 1].get<LatentStep>());
-  const auto numbers = std::ranges::find(plan.steps, true, &Step::only_sorted);
+  const auto numbers = std::ranges::find(plan.steps, true, &Step::known_ids);
   REQUIRE(numbers != plan.steps.end());
   CHECK(numbers->op->kind == OpKind::head_ids);
 }

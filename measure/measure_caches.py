@@ -8,7 +8,8 @@
 `measure` compares each type with f32 caches, for contexts of 512 tokens, four times as many and so on to TOKENS. What f16
 costs in fast mode is mostly the rounding of activations to eight bits, which all types share. A length's tokens are those
 of the second halves of its chunks: 256 to 511 for 512. Lengths read the same N tokens of TEXT (8192), longer ones more,
-and score half of them; KLD is a lower bound, by the 512 likeliest tokens. `table` writes the table of the code, `plot` draws it and prints some of it in Markdown.
+and score half of them; KLD is a lower bound, by the 512 likeliest tokens. `table` writes the table of the code, `plot`
+draws it and prints some of it in Markdown. The code's table read all pages of docs/, one after the other, as TEXT.
 """
 
 import argparse

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string_view>
+#include <vector>
 
 namespace ridge::core {
 
@@ -26,5 +27,9 @@ inline constexpr KvDivergence kKvDivergences[] = {
 // The highest among the measured models, each at its longest length up to `context`, or its shortest. Nothing: these
 // types were not measured together.
 std::optional<KvDivergence> highest_divergence(KvType keys, KvType values, int64_t context);
+
+bool have_same_types(const KvDivergence& a, const KvDivergence& b);
+std::vector<KvDivergence> measured_types();                     // the first row of each pair of types
+std::vector<KvDivergence> highest_divergences(int64_t context); // of each pair, the least first
 
 } // namespace ridge::core

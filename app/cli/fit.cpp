@@ -57,10 +57,9 @@ struct FitCommand {
       pictures_on_gpu = static_cast<double>(fit.gpu->total() + on_gpu.total()) <= fit.room.gpu;
       if (pictures_on_gpu) pictures = on_gpu;
     }
+    const std::vector<engine::CacheOffer> offers = engine::cache_offers(loaded.program, fit); // advice has the first
     const std::string advice =
-        fit.fits ? "" : engine::what_would_fit(loaded.program, fit, models::parameter_count(loaded.file));
-    std::vector<engine::CacheOffer> offers; // advice has the first
-    if (!fit.fits && fit.largest_context > 0) offers = engine::cache_offers(loaded.program, fit);
+        fit.fits ? "" : engine::what_would_fit(loaded.program, fit, models::parameter_count(loaded.file), offers);
 
     // Only for local devices; the bandwidth of others is unknown.
     const double cpu_bandwidth = fit.cpu && fit.fits ? bandwidth(engine::Device::cpu) : 0;

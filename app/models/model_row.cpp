@@ -1,6 +1,7 @@
 #include "app/models/model_row.h"
 
 #include "core/strings/printable.h"
+#include "engine/loading/cache_offers.h"
 #include "engine/speculation/speculation.h"
 #include "models/model.h"
 
@@ -33,7 +34,7 @@ std::optional<engine::Fit> add_file_facts(api::ModelRow& row, const api::ModelOp
     engine::Fit fit =
         engine::fit(program, engine::generating_config(options, program), room, engine::placement_of(options), heads);
     row.context = fit.largest_context;
-    if (row.context == 0) row.problem = engine::what_would_fit(program, fit, row.parameters);
+    if (row.context == 0) row.problem = engine::what_would_fit(program, fit, row.parameters, {});
     return fit;
   } catch (const std::exception& error) {
     row.problem = error.what();

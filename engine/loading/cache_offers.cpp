@@ -6,9 +6,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <limits>
-
 namespace ridge::engine {
 namespace {
 
@@ -18,22 +15,14 @@ double element_bytes(core::KvType keys, core::KvType values) {
 
 int64_t cache_bytes(const Fit& fit) { return (fit.cpu ? fit.cpu->cache : 0) + (fit.gpu ? fit.gpu->cache : 0); }
 
-std::vector<core::KvDivergence> measured_types(int64_t context) {
-  std::vector<core::KvDivergence> found;
-  for (const core::KvDivergence& row : core::kKvDivergences)
-    if (std::ranges::none_of(found, [&](const auto& f) { return f.keys == row.keys && f.values == row.values; }))
-      found.push_back(*core::highest_divergence(row.keys, row.values, context));
-  std::ranges::stable_sort(found, {}, &core::KvDivergence::nats);
-  return found;
-}
-
 } // namespace
 
 std::vector<CacheOffer> cache_offers(const core::Program& program, const Fit& fit) {
   std::vector<CacheOffer> offers;
+  if (fit.fits || fit.largest_context == 0) return offers;
   core::ExecutorConfig config = fit.config;
   double smallest = element_bytes(config.k_type, config.v_type);
-  for (const core::KvDivergence& types : measured_types(config.context)) {
+  for (const core::KvDivergence& types : core::highest_divergences(config.context)) {
     const double bytes = element_bytes(types.keys, types.values);
     if (bytes >= smallest) continue; // not smaller than now, or than a better one
     config.k_type = types.keys, config.v_type = types.values;

@@ -11,7 +11,8 @@ struct CacheOffer {
   double nats, same_top; // core/kv_divergence.h
 };
 
-// Types with room for the whole context, the least divergence first, each smaller than the one before.
+// Types with room for the whole context, the least divergence first, each smaller than the one before. None if the
+// model fits, or no context does.
 std::vector<CacheOffer> cache_offers(const core::Program& program, const Fit& fit);
 
 // "-ctk q8_0 -ctv q8_0".

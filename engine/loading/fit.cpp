@@ -364,12 +364,11 @@ Fit fit(const core::Program& program, const core::ExecutorConfig& config, const 
   return found;
 }
 
-std::string what_would_fit(const core::Program& program, const Fit& fit, int64_t parameters) {
-  if (fit.largest_context > 0) {
-    const std::vector<CacheOffer> offers = cache_offers(program, fit);
+std::string what_would_fit(const core::Program& program, const Fit& fit, int64_t parameters,
+                           std::span<const CacheOffer> offers) {
+  if (fit.largest_context > 0)
     return fmt::format("-c {} fits{}", fit.largest_context,
                        offers.empty() ? "" : "; " + text_of(offers[0], fit.config.context));
-  }
   // Common types with their mean bits per weight.
   constexpr std::pair<const char*, double> kTypes[] = {{"Q8_0", 8.5},    {"Q6_K", 6.6},    {"Q5_K_M", 5.7},
                                                        {"Q4_K_M", 4.9},  {"Q3_K_M", 3.95}, {"Q2_K", 3.0},

@@ -125,7 +125,10 @@ bool guesses_blocks(const LoadedHead& head); // a DFlash head
 core::ExecutorConfig head_config(core::ExecutorConfig config);
 core::ExecutorConfig config_beside(const LoadedHead& head, const core::ExecutorConfig& config);
 
-// "-c 4096 fits", "with -c 4096 a Q3_K_M of it would fit (about 3.9 GB)". `parameters`: in all tensors.
-std::string what_would_fit(const core::Program& program, const Fit& fit, int64_t parameters);
+struct CacheOffer; // cache_offers.h
+// "-c 4096 fits" with the first offer, "a Q3_K_M version would fit with -c 4096 (about 3.9 GB of weights)".
+// `parameters`: in all tensors.
+std::string what_would_fit(const core::Program& program, const Fit& fit, int64_t parameters,
+                           std::span<const CacheOffer> offers);
 
 } // namespace ridge::engine

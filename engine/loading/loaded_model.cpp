@@ -3,7 +3,7 @@
 #include "core/encoding/encoder_executor.h"
 #include "core/error.h"
 #include "core/units.h"
-#include "engine/loading/fit.h"
+#include "engine/loading/cache_offers.h"
 #include "engine/loading/fit_gpus.h"
 #include "engine/loading/kept_ways.h"
 #include "engine/loading/machine.h"
@@ -376,9 +376,10 @@ Device start_executor(LoadedModel& model, const core::ExecutorConfig& config, co
   if (const Room room{.cpu = available_memory()};
       static_cast<double>(cpu_need(model.program, config).total()) > room.cpu) {
     const Fit found = fit(model.program, config, room);
-    note(fmt::format("this needs {} of memory, but only {} are free: it will be slow; {}",
-                     core::human_bytes(static_cast<double>(found.cpu->total())), core::human_bytes(room.cpu),
-                     what_would_fit(model.program, found, models::parameter_count(model.file))));
+    note(fmt::format(
+        "this needs {} of memory, but only {} are free: it will be slow; {}",
+        core::human_bytes(static_cast<double>(found.cpu->total())), core::human_bytes(room.cpu),
+        what_would_fit(model.program, found, models::parameter_count(model.file), cache_offers(model.program, found))));
   }
   read_ahead(model.program, steps);
   model.executor = core::make_pipeline_executor(model.program, config, placement.stages,

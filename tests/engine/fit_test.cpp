@@ -115,7 +115,7 @@ TEST_CASE("layers go to the GPU as far as they fit, and the largest context fits
   CHECK_FALSE(engine::fit(model.program, config, room_of(cpu - 1e8)).fits);
   const std::vector<engine::CacheOffer> offers = engine::cache_offers(model.program, lacking);
   REQUIRE(offers.size() > 2);
-  CHECK(engine::what_would_fit(model.program, lacking, 1'235'814'400) ==
+  CHECK(engine::what_would_fit(model.program, lacking, 1'235'814'400, offers) ==
         fmt::format("-c {} fits; {}", lacking.largest_context, engine::text_of(offers[0], 8192)));
   CHECK(offers[0].keys == core::KvType::q8_0);
   CHECK(offers[0].values == core::KvType::q8_0);
@@ -143,10 +143,10 @@ TEST_CASE("layers go to the GPU as far as they fit, and the largest context fits
   CHECK(core::format_of(few[0].keys).bits == 4);
 
   const engine::Fit hopeless = engine::fit(model.program, config, room_of(8e8));
-  CHECK(engine::what_would_fit(model.program, hopeless, 1'235'814'400).find("version would fit with -c 4096") !=
+  CHECK(engine::what_would_fit(model.program, hopeless, 1'235'814'400, {}).find("version would fit with -c 4096") !=
         std::string::npos);
   const engine::Fit tiny = engine::fit(model.program, config, room_of(1e6));
-  CHECK(engine::what_would_fit(model.program, tiny, 1'235'814'400).starts_with("no smaller type would fit"));
+  CHECK(engine::what_would_fit(model.program, tiny, 1'235'814'400, {}).starts_with("no smaller type would fit"));
 }
 
 TEST_CASE("several GPUs that share a model have a part each, and the largest context fits the fullest of them") {

@@ -14,8 +14,6 @@ namespace {
 
 using core::KvDivergence;
 
-bool is_same_pair(const KvDivergence& a, const KvDivergence& b) { return a.keys == b.keys && a.values == b.values; }
-
 std::string name_of(const KvDivergence& row) {
   const std::string_view keys = core::format_of(row.keys).name, values = core::format_of(row.values).name;
   return keys == values ? std::string(keys) : fmt::format("{} keys, {} values", keys, values);
@@ -32,15 +30,6 @@ std::vector<std::string_view> measured_models() {
   for (const KvDivergence& row : core::kKvDivergences)
     if (std::ranges::find(models, row.model) == models.end()) models.push_back(row.model);
   return models;
-}
-
-// A row of each pair of types.
-std::vector<KvDivergence> measured_pairs() {
-  std::vector<KvDivergence> pairs;
-  for (const KvDivergence& row : core::kKvDivergences)
-    if (std::ranges::none_of(pairs, [&](const KvDivergence& pair) { return is_same_pair(pair, row); }))
-      pairs.push_back(row);
-  return pairs;
 }
 
 struct CurveArea {
@@ -96,7 +85,7 @@ void draw_curves(std::string_view model, const View& view) {
   std::vector<End> ends;
   const KvDivergence* nearest = nullptr;
   float reach = px(12);
-  const std::vector<KvDivergence> pairs = measured_pairs();
+  const std::vector<KvDivergence> pairs = core::measured_types();
   for (size_t i = 0; i < pairs.size(); ++i) {
     const ImU32 color = t.series[i % std::size(t.series)];
     const bool is_open = core::format_of(pairs[i].keys).name == view.now.options.k_type &&
@@ -104,7 +93,7 @@ void draw_curves(std::string_view model, const View& view) {
     const ImVec2* before = nullptr;
     ImVec2 place;
     for (const KvDivergence& row : core::kKvDivergences) {
-      if (row.model != model || !is_same_pair(row, pairs[i])) continue;
+      if (row.model != model || !core::have_same_types(row, pairs[i])) continue;
       const ImVec2 next = area.at(static_cast<double>(row.tokens), row.nats);
       if (before) draw->AddLine(place, next, color, px(is_open ? 3.0f : 1.5f));
       draw->AddCircleFilled(next, px(is_open ? 4.0f : 3.0f), color);
@@ -127,10 +116,6 @@ void draw_cache_table(const View& view) {
   const int64_t context = view.now.kv.context;
   dim_text(fmt::format("The higher of the models' values, at the longest measured length in this context ({} tokens)",
                        context));
-  std::vector<KvDivergence> rows;
-  for (const KvDivergence& pair : measured_pairs())
-    rows.push_back(*core::highest_divergence(pair.keys, pair.values, context));
-  std::ranges::sort(rows, {}, &KvDivergence::nats);
   ImGui::PushFont(fonts().small);
   ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, ImVec2(px(4), px(3)));
   if (ImGui::BeginTable("caches", 5,
@@ -140,7 +125,7 @@ void draw_cache_table(const View& view) {
     for (const char* name : {"Keys", "Values", "Bits per element", "Nats per token", "Another likeliest token"})
       ImGui::TableSetupColumn(name);
     ImGui::TableHeadersRow();
-    for (const KvDivergence& row : rows) {
+    for (const KvDivergence& row : core::highest_divergences(context)) {
       const std::string_view keys = core::format_of(row.keys).name, values = core::format_of(row.values).name;
       const bool is_open = keys == view.now.options.k_type && values == view.now.options.v_type;
       const auto cell = [&](std::string_view value) {

@@ -25,7 +25,7 @@ class QuantPanel : public Panel {
     const ImVec2 area = ImGui::GetContentRegionAvail();
     const float list = area.x < px(960) ? px(184) : px(220), gap = px(12), head = px(36);
     ImGui::PushStyleVar(ImGuiStyleVar_ItemSpacing, ImVec2(gap, gap));
-    if (shown_ == 2) {
+    if (shown_ == kCaches) {
       draw_head(nullptr, area.x, head);
       draw_caches(view, {area.x, area.y - head + gap});
       return ImGui::PopStyleVar();
@@ -56,10 +56,11 @@ class QuantPanel : public Panel {
 
  private:
   static constexpr std::string_view kParts[] = {"weights", "formats", "caches"};
+  static constexpr int kCaches = 2;
 
   void draw_head(const api::TensorStudy* study, float width, float height) {
     ImGui::BeginChild("head", {width, height - px(12)}, false, ImGuiWindowFlags_NoScrollbar);
-    text(shown_ == 2 ? "Types of KV caches" : tensor_, theme().text, fonts().bold);
+    text(shown_ == kCaches ? "Types of KV caches" : tensor_, theme().text, fonts().bold);
     if (study) {
       ImGui::SameLine(0, px(10));
       ImGui::SetCursorPosY(ImGui::GetCursorPosY() + px(3));

@@ -298,11 +298,8 @@ void launch_with(const Launch& launch, AttentionArgs args) {
   args.tile_tokens = Shape::kRows / (args.heads / args.cache.heads);
   const int tiles = (args.tokens + args.tile_tokens - 1) / args.tile_tokens;
   const Cache& cache = args.cache;
-  const int64_t matrices = int64_t{cache.streams} * cache.heads;
-  const int box = cache.ring ? kRingBoxRows : Shape::kKeys;
-  const auto map = [&](const void* rows) { return tensor_map(rows, matrices, cache.rows, cache.k_dim, box); };
   launch(kernel, dim3(cache.heads, tiles), Shape::kThreads, Shape::kSharedBytes, args,
-         CacheMaps{map(cache.k), map(cache.v), box});
+         cache_maps(cache, cache.v, Shape::kKeys));
 }
 
 // Narrow heads leave registers for a third warpgroup, which encoders have rows for.

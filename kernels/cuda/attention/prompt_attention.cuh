@@ -18,6 +18,14 @@ struct CacheMaps {
   int box_rows;
 };
 
+// For steps of `step_keys`; `values` have rows as wide as keys.
+inline CacheMaps cache_maps(const Cache& cache, const void* values, int step_keys) {
+  const int64_t matrices = int64_t{cache.streams} * cache.heads;
+  const int box = cache.ring ? kRingBoxRows : step_keys;
+  const auto map = [&](const void* rows) { return tensor_map(rows, matrices, cache.rows, cache.k_dim, box); };
+  return {map(cache.k), map(values), box};
+}
+
 #ifdef RIDGE_HAS_WGMMA
 
 // Completes on the barrier `arrived`.

@@ -7,6 +7,7 @@
 //
 // One warp issues tensor copies. A slot has 64 keys x 256 columns, a group, in tiles of 64 columns, each with a
 // barrier, so that scores begin with the first tile. Latent keys stay in their slots until their outputs are done.
+#include "core/host_device/round_up.h"
 #include "kernels/cuda/attention/wide_prompt_tile.cuh"
 #include "kernels/cuda/runtime/wgmma_wide_heads.cuh"
 
@@ -341,7 +342,7 @@ __global__ void __launch_bounds__(WideHeadsShape<kLatent>::kThreads, 1)
 
 constexpr int kRows = WideHeadsShape<false>::kRows;
 
-int tiles_of(const AttentionArgs& args) { return (args.tokens * args.group.by + kRows - 1) / kRows; }
+int tiles_of(int tokens, const Divisor& heads) { return core::ceil_div(tokens * heads.by, kRows); }
 
 // Fewer blocks are slower than kernels that also divide a tile's keys.
 bool fills(const Launch& launch, int blocks) { return 4 * blocks >= launch.sm_count; }
@@ -350,30 +351,27 @@ template <bool kLatent, bool kVaried>
 void launch_wide(const Launch& launch, const AttentionArgs& args, const float* q_rest) {
   const Cache& cache = args.cache;
   using Shape = WideHeadsShape<kLatent>;
-  const int box = cache.ring ? kRingBoxRows : Shape::kKeys;
-  const auto map = [&](const void* rows) {
-    return tensor_map(rows, int64_t{cache.streams} * cache.heads, cache.rows, cache.k_dim, box);
-  };
-  const CUtensorMap keys = map(cache.k);
-  const WideHeadsArgs wide = {args, q_rest, cache.k_dim - Shape::kDim, {keys, kLatent ? keys : map(cache.v), box}};
+  const WideHeadsArgs wide = {args, q_rest, cache.k_dim - Shape::kDim,
+                              cache_maps(cache, kLatent ? cache.k : cache.v, Shape::kKeys)};
   constexpr int kShared = Shape::kSharedBytes;
   const auto kernel = wide_prompt_attention_kernel<kLatent, kVaried>;
   allow_dynamic_shared_memory(kernel, kShared);
-  launch(kernel, dim3(cache.heads, tiles_of(args)), Shape::kThreads, kShared, wide);
+  launch(kernel, dim3(cache.heads, tiles_of(args.tokens, args.group)), Shape::kThreads, kShared, wide);
 }
 
 } // namespace
 
 void launch_wide_prompt_attention(const Launch& launch, const AttentionArgs& args) {
   const bool can_divide_keys = !args.places && args.group.by <= kAttentionRows;
-  if (can_divide_keys && !fills(launch, tiles_of(args) * args.cache.heads)) return launch_wide_attention(launch, args);
+  if (can_divide_keys && !fills(launch, tiles_of(args.tokens, args.group) * args.cache.heads))
+    return launch_wide_attention(launch, args);
   const bool varied = args.visible.size > 0 || args.soft_cap > 0 || args.places;
   varied ? launch_wide<false, true>(launch, args, nullptr) : launch_wide<false, false>(launch, args, nullptr);
 }
 
 bool can_attend_latent_prompts(const Launch& launch, const LatentArgs& args) {
   constexpr int kMaxGrid = 65535; // of dimension y
-  const int blocks = (args.tokens * args.heads.by + kRows - 1) / kRows;
+  const int blocks = tiles_of(args.tokens, args.heads);
   return args.cache.k_half && args.cache.v_dim == kWidePromptHead && args.cache.k_dim - kWidePromptHead <= 64 &&
          args.tokens_share_tiles && !args.places && !args.sinks && args.window == 0 && args.span == 0 &&
          fills(launch, blocks) && blocks <= kMaxGrid;

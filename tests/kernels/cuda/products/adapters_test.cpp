@@ -1,7 +1,7 @@
 // LoRA adapters and device-side sampling.
-#include "device.h"
-#include "greedy.h"
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/gemm/prompt_adapters.h"
+#include "kernels/cuda/greedy.h"
 #include "kernels/cuda/matvec/pack_adapter.h"
 #include "support/adapter_runs.h"
 #include "support/random_adapters.h"

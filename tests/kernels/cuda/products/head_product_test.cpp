@@ -1,5 +1,5 @@
 // Products that have a matrix per head, in prompts.
-#include "device.h"
+#include "kernels/cuda/device.h"
 #include "support/executor_runs.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Products against naive.h, at sizes around the tiles'.
 #include "kernels/cuda/executor/executor.h"
 
-#include "device.h"
+#include "kernels/cuda/device.h"
 #include "support/naive.h"
 #include "support/numerics.h"
 #include "support/random_program.h"

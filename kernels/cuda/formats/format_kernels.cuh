@@ -250,6 +250,7 @@ struct Launchers {
     case 64: return wide_batch_with<64>(launch, args);
     case 96: return wide_batch_with<96>(launch, args);
     case 128: return wide_batch_with<128>(launch, args);
+    case kCountedTile: return wide_batch_with<kCountedTile>(launch, args);
     case 192: return wide_batch_with<192>(launch, args);
     default: return wide_batch_with<256>(launch, args);
     }

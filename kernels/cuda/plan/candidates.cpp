@@ -14,6 +14,8 @@
 namespace ridge::kernels::cuda {
 namespace {
 
+constexpr int64_t kMaxWideRows = 2048;     // more were not measured
+constexpr int64_t kMaxKeptWideRows = 1536; // likewise, where prompt products keep decoded weights
 constexpr int64_t kFewChoicesAnExpert = 5; // sorted_wide_rows() has no memory for fewer
 
 // µs per million weights on an H200: a matvec pass of up to four tokens, a tile of 8, 16, 32 tokens, a wide tile.
@@ -109,9 +111,11 @@ bool fits_wide(const Question& q) {
   if (!has_tensor_products(q.in.config, q.in.limits) || !q.in.limits.prompt_products || !q.in.limits.small_batch)
     return false;
   if (q.work.experts == 0) {
-    const bool only_prompts = q.in.config.communicator || q.desc().adapted(); // their epilogues
-    return !q.group.dataflow && q.work.rows <= (only_prompts ? kMaxDividedTokens : kMaxWideRows) &&
-           cut_wide(q.in.limits, q.desc());
+    const core::ExecutorConfig& config = q.in.config;
+    const int64_t most = config.communicator || q.desc().adapted() ? kMaxDividedTokens // their epilogues
+                         : config.max_outputs == 0                 ? kMaxKeptWideRows
+                                                                   : kMaxWideRows;
+    return !q.group.dataflow && q.work.rows <= most && cut_wide(q.in.limits, q.desc());
   }
   const int64_t rows = sorted_wide_rows(q.work.rows, q.work.experts, q.m.of_heads);
   return rows > 0 &&
@@ -235,11 +239,12 @@ double wide(const Question& q) {
   if (q.m.of_heads) return wide_heads(q);
   if (d.experts > 0) {
     const int tile = sorted_wide_tile(d.rows, d.experts, false);
-    return sorted_experts(q, tile, q.decode_us(0.63 * d.decode->wide), products(tile));
+    const int64_t multiplied = tile == kCountedTile ? std::min<int64_t>(tile, d.rows / d.experts + 16) : tile;
+    return sorted_experts(q, tile, q.decode_us(0.63 * d.decode->wide), products(multiplied));
   }
   const double few_rows = d.out_rows <= 3 * kWideRows ? 12 : 0;
   const double decoding = q.decode_us(d.decode->wide), multiplying = products(wide_tile_rows(d.rows));
-  const double each = many ? decoding + multiplying : std::max(decoding, multiplying);
+  const double each = many ? 0.5 * decoding + multiplying : std::max(decoding, multiplying);
   return start(q) + few_rows + std::max(1.15 * q.read_us(), each * static_cast<double>(wide_tiles(d.rows)));
 }
 
@@ -347,11 +352,10 @@ bool has_prompt_attention(const core::ExecutorConfig& config, const DeviceLimits
 int sorted_wide_tile(int64_t choices, int64_t experts, bool of_heads) {
   const int64_t each = choices / experts, room = each + each / 4 + 4;
   if (of_heads) return wide_tile_rows(each);
-  // Tokens per second on an H200 with tiles of 96, 128, 192, 256 tokens: qwen3-30b-a3b with 128 tokens of an expert
-  // 39,700, 37,200, 35,900, -; gpt-oss-20b with 256 tokens 56,500, 57,400, -, 60,300.
-  constexpr int kGoodTile = 96;
-  if (room <= kGoodTile) return wide_tile_rows(room);
-  return room <= 2 * kGoodTile ? kGoodTile : kMaxWideTile;
+  // Tokens per second on an H200, qwen3-30b-a3b with 32, 64 and 128 tokens of an expert: in tiles of 64, 96 and 96
+  // 24,490, 33,560 and 42,720, in counted tiles 19,580, 34,270 and 46,870; gpt-oss-20b with 64, 128 and 256 (in tiles
+  // of 96, 96 and 256) 43,250, 49,950 and 66,490, counted 48,580, 55,980 and 67,600.
+  return room <= 64 ? wide_tile_rows(room) : kCountedTile;
 }
 
 int64_t sorted_wide_rows(int64_t choices, int64_t experts, bool of_heads) {

@@ -91,7 +91,7 @@ constexpr int batch_min_slots(int group_weights, int tile_bytes) {
 }
 
 // Larger tiles need more registers.
-constexpr int wide_groups(int tile_tokens) { return tile_tokens > 96 ? 2 : 4; }
+constexpr int wide_groups(int tile_tokens) { return tile_tokens == kCountedTile ? 3 : tile_tokens > 96 ? 2 : 4; }
 inline constexpr int kWideRows = 64; // of weights, per warpgroup
 inline constexpr int kWideRingBytes = 192 << 10;
 inline constexpr int kWideSharedBytes = kWideRingBytes + 1024;

@@ -60,7 +60,8 @@ RIDGE_HD constexpr uint32_t interleaved_column(uint32_t column) {
 // Tiles of up to 256 rows, for every 128 columns, each as two tiles of 64 columns as in prompt_product.h. A
 // lane of four decodes a span of 32 columns and brings four to a product of 16: product j has columns 4 j … 4 j + 3 of
 // each span, in mma's order: first and third of each span, then second and fourth.
-inline constexpr int kWideColumns = 128, kMaxWideTile = 256, kMaxWideRows = 1536;
+inline constexpr int kWideColumns = 128, kMaxWideTile = 256;
+inline constexpr int kCountedTile = 160; // of experts; as many rows as tokens are multiplied
 RIDGE_HD constexpr int wide_tiles(int64_t rows) { return static_cast<int>((rows + kMaxWideTile - 1) / kMaxWideTile); }
 // 32, 64, 96, 128, 192 or 256.
 RIDGE_HD constexpr int wide_tile_rows(int64_t rows) {

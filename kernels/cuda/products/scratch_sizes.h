@@ -25,7 +25,7 @@ constexpr int64_t half_slots(int64_t cols) { return kHalfBytes / interleaved_byt
 struct ExpertTile {
   int expert, first, count;
 };
-inline constexpr int64_t kMaxSortedWideBytes = 192 << 20;
+inline constexpr int64_t kMaxSortedWideBytes = 320 << 20;
 constexpr int64_t most_expert_tiles(int64_t slots, int64_t experts, int tile_tokens) {
   return slots / tile_tokens + experts;
 }

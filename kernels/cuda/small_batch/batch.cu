@@ -13,9 +13,10 @@ constexpr int kThreads = 1024, kFinishThreads = 128;
 __global__ void __launch_bounds__(kThreads)
     group_slots_kernel(const int32_t* ids, int slots, int experts, int tile_tokens, int* order, int* places,
                        ExpertTile* tiles, int* tile_count, Stamp* stamps) {
-  extern __shared__ int count[]; // [experts], then next free place, then offset from
+  // By expert: slots, later slots of a tile; next free place; its first row among all tiles'; its first place.
+  extern __shared__ int count[];
   __shared__ int2 of_warp[kThreads / kWarp];
-  int *next = count + experts, *to_place = next + experts; // place among slots to place among all tiles' rows
+  int *next = count + experts, *first_row = next + experts, *start = first_row + experts;
   const DependentWork work(stamps);
   for (int e = threadIdx.x; e < experts; e += kThreads) count[e] = 0;
   __syncthreads();
@@ -26,6 +27,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int begin = 0; begin < experts; begin += kThreads) {
     const int e = begin + threadIdx.x;
     const int mine = e < experts ? count[e] : 0, tiles_of_mine = (mine + tile_tokens - 1) / tile_tokens;
+    int each = tile_tokens; // an expert's counted tiles are equally full
+    if (tile_tokens == kCountedTile && mine > 0) each = ((mine + tiles_of_mine - 1) / tiles_of_mine + 15) & ~15;
     const int slots_so_far = warp_prefix_sum(mine), tiles_so_far = warp_prefix_sum(tiles_of_mine);
     if (lane == kWarp - 1) of_warp[warp] = {slots_so_far, tiles_so_far};
     __syncthreads();
@@ -34,11 +37,11 @@ __global__ void __launch_bounds__(kThreads)
     };
     if (e < experts) {
       add(0, warp);
-      next[e] = first + slots_so_far - mine;
+      next[e] = start[e] = first + slots_so_far - mine;
       const int tile = first_tile + tiles_so_far - tiles_of_mine;
-      to_place[e] = tile * tile_tokens - next[e];
-      for (int i = 0; i < tiles_of_mine; ++i)
-        tiles[tile + i] = {e, next[e] + i * tile_tokens, min(tile_tokens, mine - i * tile_tokens)};
+      first_row[e] = tile * tile_tokens;
+      count[e] = each; // read before by this thread alone
+      for (int i = 0; i < tiles_of_mine; ++i) tiles[tile + i] = {e, next[e] + i * each, min(each, mine - i * each)};
       if (e == experts - 1) *tile_count = tile + tiles_of_mine;
     }
     if (begin + kThreads < experts) add(warp, kThreads / kWarp);
@@ -46,7 +49,8 @@ __global__ void __launch_bounds__(kThreads)
   }
   for (int i = threadIdx.x; i < slots; i += kThreads) {
     const int e = ids[i], at = atomicAdd(&next[e], 1);
-    order[at] = i, places[i] = at + to_place[e];
+    const int j = at - start[e], each = count[e];
+    order[at] = i, places[i] = first_row[e] + j / each * tile_tokens + j % each;
   }
 }
 
@@ -80,7 +84,7 @@ void launch_batch_finish(const Launch& launch, const BatchArgs& args, int tile_t
 
 void launch_group_slots(const Launch& launch, const int32_t* ids, int slots, int experts, int tile_tokens, int* order,
                         int* places, ExpertTile* tiles, int* tile_count) {
-  launch(group_slots_kernel, 1, kThreads, 3 * experts * sizeof(int), ids, slots, experts, tile_tokens, order, places,
+  launch(group_slots_kernel, 1, kThreads, 4 * experts * sizeof(int), ids, slots, experts, tile_tokens, order, places,
          tiles, tile_count, launch.stamps());
 }
 

@@ -1,4 +1,4 @@
-// out = x Wᵀ for 17 to 1,536 rows of activations, or experts with many tokens, by wgmma.
+// out = x Wᵀ for 17 to 2,048 rows of activations, or experts with many tokens, by wgmma.
 //
 // batch.cuh reads the activations for each 16 rows of weights: with 32 tokens 58 % of shared memory's time. Here the
 // tensor cores read them once for four warps of 16 rows. Warps decode as in batch.cuh into registers; activations
@@ -6,68 +6,18 @@
 //
 // A block's four warpgroups (two with more than 96 tokens) have different rows, or split the columns of the same rows
 // and add sums in shared memory; or both. Blocks may also split columns and tokens; those with the same weights, or for
-// experts the same tile, are neighbours.
+// experts the same tile, are neighbours. Counted tiles (up to 160 tokens of an expert, three warpgroups) multiply only
+// as many tokens as there are, rounded up to 16: experts never have the same number.
 #pragma once
 
 #include "kernels/cuda/layout/span_weights.cuh"
 #include "kernels/cuda/products/half_layout.h"
-#include "kernels/cuda/runtime/hopper.cuh"
-#include "kernels/cuda/small_batch/batch_result.cuh"
+#include "kernels/cuda/runtime/wgmma_counts.cuh"
+#include "kernels/cuda/small_batch/wide_results.cuh"
 
 namespace ridge::kernels::cuda {
 
-struct WideArgs {
-  int log2_parts;
-  Divisor row_blocks;
-  int piece_pairs, longer_pieces; // the first longer_pieces have one pair of units more
-  BatchArgs batch;                // product.x is HalfLayout::wide
-};
-
-template <int kTileTokens>
-struct WideShape {
-  static constexpr int kTokens = kTileTokens, kTokenTiles = kTokens / 8;
-  static constexpr int kUnitBytes = kWideColumns * kTokens * 2, kTileBytes = kUnitBytes / 2;
-  static constexpr int kSlots = wide_slots(kTokens);
-  static constexpr int kGroups = wide_groups(kTokens), kThreads = kGroups * 128;
-  // Two warpgroups decode during their own products; four, during those of others.
-  static constexpr bool kOverlaps = kGroups == 2;
-};
-
 #ifdef RIDGE_HAS_WGMMA
-
-struct WideTask {
-  int row_tile; // may be past the end
-  int group, part, range, token_tile;
-  int first_unit, units; // first_unit is even
-
-  __device__ __forceinline__ WideTask(const WideArgs& args, int groups) {
-    const int row_groups = groups >> args.log2_parts;
-    const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0); // uniform in a warp, for the compiler
-    const bool experts = args.batch.tiles != nullptr;
-    int block = blockIdx.x;
-    if (experts) {
-      token_tile = args.row_blocks.quotient(block), range = 0;
-      block -= token_tile * args.row_blocks.by;
-    } else {
-      const int of_all = args.batch.token_tile_count.quotient(block);
-      token_tile = block - of_all * args.batch.token_tiles, range = args.row_blocks.quotient(of_all);
-      block = of_all - range * args.row_blocks.by;
-    }
-    group = warpgroup >> args.log2_parts, part = warpgroup - (group << args.log2_parts);
-    row_tile = (block * row_groups + group) * 4 + threadIdx.x / kWarp % 4;
-    const int all = (args.batch.product.cols + kWideColumns - 1) / kWideColumns,
-              piece = (range << args.log2_parts) + part;
-    const auto first_of = [&](int n) { return min(all, 2 * (n * args.piece_pairs + min(n, args.longer_pieces))); };
-    first_unit = first_of(piece), units = first_of(piece + 1) - first_unit;
-  }
-
-  // Count 0: nothing to do.
-  __device__ __forceinline__ ExpertTile tokens(const BatchArgs& args, int tile_tokens) const {
-    if (args.tiles) return token_tile < *args.tile_count ? args.tiles[token_tile] : ExpertTile{};
-    const int first = token_tile * tile_tokens;
-    return {0, first, min(tile_tokens, args.product.tokens - first)};
-  }
-};
 
 // One thread copies units, the part's warpgroups read them.
 template <typename Shape>
@@ -77,10 +27,17 @@ class WideRing {
       : slots_(slots), tiles_(static_cast<uint32_t>(tile_descriptor(slots))), full_(BarrierAddress(full).in_register()),
         empty_(BarrierAddress(empty).in_register()), count_(count) {}
 
-  __device__ __forceinline__ void copy_next_unit(const uint8_t* from) {
+  // `bytes` of each of the unit's two tiles.
+  __device__ __forceinline__ void copy_next_unit(const uint8_t* from, uint32_t bytes = Shape::kTileBytes) {
     (empty_ + in_.slot).wait(in_.parity ^ 1);
-    (full_ + in_.slot).arrive_expecting(Shape::kUnitBytes);
-    (full_ + in_.slot).bulk_copy(slots_ + in_.slot * Shape::kUnitBytes, from, Shape::kUnitBytes);
+    uint8_t* to = slots_ + in_.slot * Shape::kUnitBytes;
+    (full_ + in_.slot).arrive_expecting(2 * bytes);
+    if (bytes == Shape::kTileBytes) {
+      (full_ + in_.slot).bulk_copy(to, from, Shape::kUnitBytes);
+    } else {
+      (full_ + in_.slot).bulk_copy(to, from, bytes);
+      (full_ + in_.slot).bulk_copy(to + Shape::kTileBytes, from + Shape::kTileBytes, bytes);
+    }
     in_.advance(count_);
   }
   // Waits for the next unit and returns the lower half of its tile_descriptor.
@@ -173,8 +130,8 @@ class WideWeights {
 };
 
 // Starts the products without waiting.
-template <typename Shape>
-__device__ __forceinline__ void multiply_unit(float (&sum)[Shape::kTokens / 2], uint32_t (&a)[2][16], uint32_t x) {
+template <typename Shape, int kSums>
+__device__ __forceinline__ void multiply_unit(float (&sum)[kSums], uint32_t (&a)[2][16], uint32_t x) {
 #pragma unroll
   for (int i = 0; i < 32; ++i) // decoded before the fence; otherwise the compiler may wait between products
     asm volatile("" : "+r"(a[i / 16][i % 16])::"memory");
@@ -188,65 +145,25 @@ __device__ __forceinline__ void multiply_unit(float (&sum)[Shape::kTokens / 2], 
   wgmma_commit();
 }
 
-// Copied asynchronously; no thread waits before the end.
+// Tokens to multiply: of those that visit_columns() has, the least that holds all.
 template <typename Shape>
-struct WideTokens {
-  static constexpr int kTokens = Shape::kTokens;
-  float4 scale[kTokens / 4];
-  int2 slot[kTokens / 2];
-  char4 exponent[kTokens / 4];
-
-  __device__ __forceinline__ void request(const BatchArgs& args, const ExpertTile& tile, int number) {
-    const int i = threadIdx.x;
-    int* to = reinterpret_cast<int*>(slot) + i;
-    if (i < kTokens && i < tile.count && args.tiles)
-      copy_async_4(to, args.order + tile.first + i);
-    else if (i < kTokens)
-      *to = i < tile.count ? tile.first + i : -1;
-    if (i < kTokens / 4) copy_async_4(exponent + i, args.product.exponent + number * kTokens + 4 * i);
-    copy_async_commit();
-  }
-  // By all threads, before a barrier.
-  __device__ __forceinline__ void arrive() {
-    copy_async_wait<0>();
-    if (threadIdx.x >= kTokens / 4) return;
-    const char4 e = exponent[threadIdx.x];
-    scale[threadIdx.x] = {batch_scale(e.x), batch_scale(e.y), batch_scale(e.z), batch_scale(e.w)};
-  }
-};
-
-// Adds the parts' sums, [token tiles][warpgroups][threads] in shared memory; each part finishes some tokens.
-template <typename Shape>
-__device__ __forceinline__ void finish_wide(const WideArgs& args, const WideTask& work, float4* shared,
-                                            WideTokens<Shape>& tokens, const float (&sum)[Shape::kTokens / 2]) {
-  constexpr int kTokens = Shape::kTokens, kTokenTiles = Shape::kTokenTiles;
-  const BatchArgs& batch = args.batch;
-  const int lane = threadIdx.x % kWarp, parts = 1 << args.log2_parts;
-  tokens.arrive();
-  __syncthreads();
-#pragma unroll
-  for (int n = 0; n < kTokenTiles; ++n)
-    shared[n * Shape::kThreads + threadIdx.x] = {sum[4 * n], sum[4 * n + 1], sum[4 * n + 2], sum[4 * n + 3]};
-  if (parts > 1) __syncthreads();
-  if (work.row_tile >= batch.row_tiles) return;
-  const BatchResults results(batch, work.row_tile, batch.tiles ? batch.tiles[work.token_tile].expert : 0);
-  const float4* of_group = shared + work.group * parts * 128 + threadIdx.x % 128;
-#pragma unroll 2
-  for (int n = work.part; n < kTokenTiles; n += parts) {
-    const int pair = 4 * n + lane % 4;
-    const float2 scale = reinterpret_cast<const float2*>(tokens.scale)[pair];
-    const int slot[2] = {tokens.slot[pair].x, tokens.slot[pair].y};
-    float4 total = of_group[n * Shape::kThreads];
-#pragma unroll 1
-    for (int part = 1; part < parts; ++part) total = total + of_group[n * Shape::kThreads + part * 128];
-    total = {total.x * scale.x, total.y * scale.y, total.z * scale.x, total.w * scale.y};
-    if (batch.ranges == 1)
-      results.write(results.addends(slot) + total, slot);
-    else
-      leave_sums(batch,
-                 batch.partial + batch_sums_at(batch, kTokens, work.range, work.token_tile * kTokens + 2 * pair) +
-                     work.row_tile * kBatchRows + lane / 4,
-                 total);
+__device__ __forceinline__ int columns_of(int count) {
+  if (!Shape::kCounted) return Shape::kTokens;
+  return count <= 32 ? 32 : count <= 64 ? 64 : (count + 15) & ~15;
+}
+// Calls visit(std::integral_constant<int, columns>()).
+template <typename Shape, typename Visit>
+__device__ __forceinline__ void visit_columns(int columns, Visit&& visit) {
+  if constexpr (Shape::kCounted) {
+    const auto visit_if = [&]<int kColumns>(std::integral_constant<int, kColumns> n) {
+      if (columns == kColumns) visit(n);
+    };
+    [&]<int... kColumns>(std::integer_sequence<int, kColumns...>) {
+      (visit_if(std::integral_constant<int, kColumns>()), ...);
+    }
+    (std::integer_sequence<int, 128, 144, 112, 160, 96, 80, 64, 32>());
+  } else {
+    visit(std::integral_constant<int, Shape::kTokens>());
   }
 }
 
@@ -268,10 +185,6 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
   if (experts) wait_for_predecessor();
   const WideTask work(args, Shape::kGroups);
   const ExpertTile tile = work.tokens(batch, kTokens);
-  if (tile.count == 0) {
-    stamp(batch.stamps, kPredecessorDone);
-    return stamp_latest(batch.stamps, kEnds);
-  }
   const int row_groups = Shape::kGroups >> args.log2_parts, count = Shape::kSlots >> args.log2_parts;
   if (threadIdx.x == 0) // two warps: lanes of one would serialize
     for (CopyBarrier& barrier : full) barrier.init(1);
@@ -279,6 +192,10 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
     for (CopyBarrier& barrier : empty) barrier.init(4 * row_groups);
   fence_barrier_init();
   __syncthreads();
+  if (tile.count == 0) {
+    stamp(batch.stamps, kPredecessorDone);
+    return stamp_latest(batch.stamps, kEnds);
+  }
   constexpr int kMaxPairTokens = Shape::kOverlaps ? 128 : 64; // more tokens leave too few registers
   constexpr int kUnits = quant::FloatFormat<Format> || kTokens > kMaxPairTokens ? 1 : 2;
   using Weights = WideWeights<Format, kUnits>;
@@ -303,10 +220,11 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
             all_units = (batch.product.cols + kWideColumns - 1) / kWideColumns;
   const auto* x = reinterpret_cast<const uint8_t*>(batch.product.x) + int64_t{work.first_unit} * next_unit +
                   int64_t{work.token_tile} * (experts ? all_units : 1) * Shape::kUnitBytes;
+  const int columns = columns_of<Shape>(tile.count);
   int to_bring = brings ? work.units : 0;
   const auto copy_next_unit = [&] {
     if (to_bring == 0) return;
-    ring.copy_next_unit(x);
+    ring.copy_next_unit(x, columns * (kWideColumns / 2 * 2));
     x += next_unit;
     --to_bring;
   };
@@ -315,48 +233,58 @@ __global__ void __launch_bounds__(WideShape<kTokens>::kThreads, 1)
   for (int i = (count + 1) / 2; i > 0; --i) copy_next_unit();
   tokens.request(batch, tile, work.token_tile);
 
-  float sum[kTokens / 2] = {};
   // If registers allow, the next pair's loads begin once the first unit is decoded. Units being multiplied and decoded
   // need different registers, hence two steps.
   constexpr bool kCopies = kUnits == 2 && (kTokens < 64 || Shape::kOverlaps);
   constexpr int kSteps = Shape::kOverlaps ? 2 : kUnits;
-  const auto step = [&](const typename Weights::Unit& weights_of, int unit, int i) {
-    uint32_t a[2][16];
-    if (!Shape::kOverlaps) copy_next_unit();
-    weights.decode(a, weights_of, unit, i);
-    if (i == (kCopies ? 0 : kUnits - 1)) fetch(unit + kUnits);
-    const uint32_t x_tile = ring.next();
-    if (Shape::kOverlaps) {
-      wgmma_wait<0>();
-      if (unit + i > work.first_unit) ring.release();
-    }
-    multiply_unit<Shape>(sum, a, x_tile);
-    if (Shape::kOverlaps) {
-      copy_next_unit(); // possibly into the previous unit's slot
-    } else {
-      wgmma_wait<0>();
-      ring.release();
-    }
-  };
-  int unit = work.first_unit;
+  float* sums = reinterpret_cast<float*>(slots);
+  visit_columns<Shape>(columns, [&]<int kColumns>(std::integral_constant<int, kColumns>) {
+    float sum[kColumns / 2] = {};
+    const auto step = [&](const typename Weights::Unit& weights_of, int unit, int i) {
+      uint32_t a[2][16];
+      if (!Shape::kOverlaps) copy_next_unit();
+      weights.decode(a, weights_of, unit, i);
+      if (i == (kCopies ? 0 : kUnits - 1)) fetch(unit + kUnits);
+      const uint32_t x_tile = ring.next();
+      if (Shape::kOverlaps) {
+        wgmma_wait<0>();
+        if (unit + i > work.first_unit) ring.release();
+      }
+      multiply_unit<Shape>(sum, a, x_tile);
+      if (Shape::kOverlaps) {
+        copy_next_unit(); // possibly into the previous unit's slot
+      } else {
+        wgmma_wait<0>();
+        ring.release();
+      }
+    };
+    int unit = work.first_unit;
 #pragma unroll 1
-  for (; unit + (Shape::kOverlaps ? 1 : 0) < end; unit += kSteps) {
-    typename Weights::Unit second;
+    for (; unit + (Shape::kOverlaps ? 1 : 0) < end; unit += kSteps) {
+      [[maybe_unused]] typename Weights::Unit second;
 #pragma unroll
-    for (int h = 0; h < 2; ++h)
-      if constexpr (kCopies) second[h] = raw[1][h].copy();
-    step(raw[0], unit, 0);
-    if constexpr (kSteps == 2) {
-      if (!Shape::kOverlaps && unit + 1 == end) break;
-      if constexpr (kUnits == 2)
-        step(kCopies ? second : raw[1], unit, 1);
-      else
-        step(raw[0], unit + 1, 0);
+      for (int h = 0; h < 2; ++h)
+        if constexpr (kCopies) second[h] = raw[1][h].copy();
+      step(raw[0], unit, 0);
+      if constexpr (kSteps == 2) {
+        if (!Shape::kOverlaps && unit + 1 == end) break;
+        if constexpr (kUnits == 2)
+          step(kCopies ? second : raw[1], unit, 1);
+        else
+          step(raw[0], unit + 1, 0);
+      }
     }
-  }
-  if (Shape::kOverlaps && unit < end) step(raw[0], unit, 0);
-  if (Shape::kOverlaps) wgmma_wait<0>();
-  finish_wide<Shape>(args, work, reinterpret_cast<float4*>(slots), tokens, sum);
+    if (Shape::kOverlaps && unit < end) step(raw[0], unit, 0);
+    if (Shape::kOverlaps) wgmma_wait<0>();
+    tokens.arrive();
+    __syncthreads();
+    keep_sums<Shape>(sums, sum);
+  });
+  __syncthreads();
+  if (batch.gated)
+    write_wide<Shape, true>(args, work, tile, sums, tokens);
+  else
+    write_wide<Shape, false>(args, work, tile, sums, tokens);
   if (batch.follows_sibling) wait_for_predecessor(); // a later kernel then starts after both
   stamp_latest(batch.stamps, kEnds);
 #endif

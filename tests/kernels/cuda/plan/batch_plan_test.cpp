@@ -319,13 +319,13 @@ TEST_CASE(
 
 TEST_CASE("batch plan: prompts go through the prompt product where the chip has it, else through the plain one") {
   Setting setting(one_layer());
-  const BatchPlan plan = setting.plan(2000);
+  const BatchPlan plan = setting.plan(3000);
   CHECK(count<PromptProduct>(plan) == 4);
   CHECK(count<PromptRope>(plan) == 1);
   CHECK(count<PromptAttention>(plan) == 1);
   CHECK(call_of<ConvertInput>(plan).layout == kernels::cuda::HalfLayout::tiles);
   setting.limits.prompt_products = false;
-  const BatchPlan older = setting.plan(2000);
+  const BatchPlan older = setting.plan(3000);
   CHECK(count<PromptProduct>(older) == 0);
   CHECK(count<Gemm>(older) == 4);
   CHECK(count<GateUpGlu>(older) == 1);
@@ -333,24 +333,24 @@ TEST_CASE("batch plan: prompts go through the prompt product where the chip has 
   CHECK(call_of<ConvertInput>(older).layout == kernels::cuda::HalfLayout::rows);
   setting.limits.integer_products = true;
   setting.rates = kernels::cuda::known_chip("RTX 4090").rates();
-  const BatchPlan geforce = setting.plan(2000);
+  const BatchPlan geforce = setting.plan(3000);
   CHECK(count<IntegerProduct>(geforce) == 4);
   CHECK(count<Gemm>(geforce) + count<GateUpGlu>(geforce) == 0);
   CHECK(call_of<ConvertInput>(geforce).layout == kernels::cuda::HalfLayout::bytes);
   setting.config.wide = true;
-  CHECK(count<Gemm>(setting.plan(2000)) == 4);
+  CHECK(count<Gemm>(setting.plan(3000)) == 4);
   setting.config.wide = false;
   setting.limits.integer_products = setting.limits.small_batch = false;
   setting.limits.shared_per_block = 64 << 10;
-  CHECK(count<Gemm>(setting.plan(2000)) == 4);
-  CHECK(count<Attention>(setting.plan(2000)) == 1);
+  CHECK(count<Gemm>(setting.plan(3000)) == 4);
+  CHECK(count<Attention>(setting.plan(3000)) == 1);
   CHECK(count<Gemm>(setting.plan(16)) == 0);
   CHECK(count<Matvec>(setting.plan(16)) == 5);
 }
 
 TEST_CASE("batch plan: what products of prompts read, products, attention and layer norms in front write") {
   Setting setting(one_layer());
-  const BatchPlan plan = setting.plan(2000);
+  const BatchPlan plan = setting.plan(3000);
   CHECK(count<ConvertInput>(plan) == 2);
   CHECK(call_of<PromptAttention>(plan).half == kernels::cuda::HalfLayout::tiles);
   const PromptProduct &output = call_of<PromptProduct>(plan, 1), &gate_up = call_of<PromptProduct>(plan, 2),
@@ -368,7 +368,7 @@ TEST_CASE("batch plan: what products of prompts read, products, attention and la
     if (read_twice) y = model.op(core::OpKind::add, {y, normed}, {}, 384);
     model.finish(model.op(core::OpKind::add, {x, y}, {}, 384));
     setting.model = std::move(model);
-    const BatchPlan encoder = setting.plan(2000);
+    const BatchPlan encoder = setting.plan(3000);
     CHECK(count<ConvertInput>(encoder) == 1);
     const bool norms = call_of<ConvertInput>(encoder).layer_norm;
     CHECK(norms == !read_twice);
@@ -377,7 +377,7 @@ TEST_CASE("batch plan: what products of prompts read, products, attention and la
     CHECK((up.writes_half && call_of<PromptProduct>(encoder, 1).reads_half));
     for (const PlainOp& op : all_of<PlainOp>(encoder)) CHECK(op.op->kind != core::OpKind::activate);
     setting.limits.prompt_products = false;
-    CHECK(count<Gemm>(setting.plan(2000)) == 2);
+    CHECK(count<Gemm>(setting.plan(3000)) == 2);
     setting.limits.prompt_products = true;
   }
 }
@@ -454,7 +454,7 @@ TEST_CASE("batch plan: siblings of different formats share a launch, or what the
   for (const SmallBatch& batch : all_of<SmallBatch>(Setting(shape).plan(8)))
     CHECK_FALSE((batch.sibling_follows || batch.follows_sibling));
 
-  const BatchPlan prompt = setting.plan(2000);
+  const BatchPlan prompt = setting.plan(3000);
   CHECK(call_of<PromptProduct>(prompt).products.size() == 2);
   CHECK(count<PromptProduct>(prompt) == 4);
 }

@@ -70,7 +70,7 @@ TEST_CASE("candidates: every chip reads weights once for a token, and shares the
       CHECK(ways_of(setting, 1) == std::vector(5, ProductKernel::matvec));
     }
     setting.least_side = 4096;
-    std::vector<ProductKernel> prompt = ways_of(setting, 2048);
+    std::vector<ProductKernel> prompt = ways_of(setting, 2049);
     CHECK(prompt.back() == ProductKernel::matvec);
     prompt.pop_back();
     const bool geforce = chip.compute == 86 || chip.compute == 89 || chip.compute == 120;
@@ -82,14 +82,14 @@ TEST_CASE("candidates: every chip reads weights once for a token, and shares the
   }
 }
 
-TEST_CASE("candidates: Hopper decodes weights into registers for prompts of up to 1,536 tokens, into memory for more") {
+TEST_CASE("candidates: Hopper decodes weights into registers for prompts of up to 2,048 tokens, into memory for more") {
   const Setting setting = on_chip(known_chip("H200"));
   for (const auto& [tokens, way] : std::map<int64_t, ProductKernel>{{200, ProductKernel::wide},
                                                                     {512, ProductKernel::wide},
                                                                     {1024, ProductKernel::wide},
-                                                                    {1536, ProductKernel::wide},
-                                                                    {1537, ProductKernel::prompt},
-                                                                    {2048, ProductKernel::prompt}}) {
+                                                                    {2048, ProductKernel::wide},
+                                                                    {2049, ProductKernel::prompt},
+                                                                    {4096, ProductKernel::prompt}}) {
     CAPTURE(tokens);
     std::vector<ProductKernel> ways = ways_of(setting, tokens);
     ways.pop_back(); // of one row

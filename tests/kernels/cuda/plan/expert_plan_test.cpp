@@ -81,7 +81,7 @@ TEST_CASE("batch plan: experts are sorted where some are likely to be chosen twi
   CHECK_FALSE(call_of<ExpertBatch>(batch).wide);
   CHECK(call_of<SortExperts>(batch).tile_tokens == 32);
   setting.forced[""] = ProductKernel::wide;
-  for (const auto& [tokens, tile] : std::map<int64_t, int>{{64, 32}, {128, 64}, {256, 96}, {512, 96}, {1024, 256}}) {
+  for (const auto& [tokens, tile] : std::map<int64_t, int>{{64, 32}, {128, 64}, {256, 160}, {512, 160}, {1024, 160}}) {
     const BatchPlan many = setting.plan(tokens);
     CHECK(call_of<SortExperts>(many).tile_tokens == tile);
     for (const int which : {0, 1}) {
@@ -263,7 +263,7 @@ TEST_CASE("batch plan: in prompts each head multiplies all tokens by its matrix,
 }
 
 TEST_CASE("workspace plan: inputs of many heads have room, however much that is") {
-  constexpr int64_t kHeads = 128, kTokens = 2048;
+  constexpr int64_t kHeads = 128, kTokens = 4096;
   Setting setting(one_layer());
   setting.config.max_batch = kTokens;
   setting.model = RandomProgram(1);

@@ -233,9 +233,9 @@ TEST_CASE("CUDA: products of prompts hand one another what they make, however la
       GpuOptions forced;
       forced.way = model.integer(0, 1) != 0 ? "prompt" : "wide";
       CAPTURE(forced.way);
-      const auto executor = make_cuda_executor(model.program, config_for(1024), forced),
-                 plain = make_cuda_executor(model.program, config_for(1024), ampere);
-      for (const int64_t count : {model.integer(513, 700), model.integer(701, 1024)}) {
+      const auto executor = make_cuda_executor(model.program, config_for(2048), forced),
+                 plain = make_cuda_executor(model.program, config_for(2048), ampere);
+      for (const int64_t count : {model.integer(513, 1024), model.integer(1537, 2048)}) {
         CAPTURE(count);
         const std::vector<int32_t> tokens = some_tokens(model, count);
         const std::vector<float> logits = run(*executor, tokens, 0), floats = run(*plain, tokens, 0),

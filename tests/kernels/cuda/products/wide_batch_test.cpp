@@ -1,6 +1,8 @@
 // Cuts and input layout of products above 16 tokens.
+#include "core/host_device/round_up.h"
 #include "kernels/cuda/plan/batch_plan.h"
 #include "kernels/cuda/products/cuts.h"
+#include "kernels/cuda/products/gemm.h"
 #include "kernels/cuda/runtime/divisor.h"
 #include "support/numerics.h"
 
@@ -26,7 +28,7 @@ std::optional<TileCut> cut_of(const ChipLimits& chip, int64_t rows, int64_t cols
 } // namespace
 
 TEST_CASE("wide activations: every column of every row has a place of its own, where its product looks for it") {
-  for (const int64_t rows : {17, 32, 33, 96, 128, 129, 256, 257, 400, 512, 513, 1000, 1025}) {
+  for (const int64_t rows : {17, 32, 33, 96, 128, 129, 256, 257, 400, 512, 513, 1000, 1025, 1601, 2048}) {
     CAPTURE(rows);
     std::set<int64_t> places;
     for (int64_t row = 0; row < rows; ++row)
@@ -45,6 +47,7 @@ TEST_CASE("wide activations: every column of every row has a place of its own, w
       }
     CHECK(std::ssize(places) == rows * 512);
     CHECK(*places.rbegin() < wide_tiles(rows) * wide_tile_rows(rows) * 512);
+    CHECK(wide_tiles(rows) * wide_tile_rows(rows) <= core::round_up(rows, kGemmRows)); // the workspace's rows
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <ranges>
 #include <span>
 #include <vector>
 
@@ -46,6 +47,16 @@ class Share {
   }
   int64_t parts_, next_;
 };
+
+// The elements of a share's iterations.
+template <std::ranges::range Range>
+std::vector<std::ranges::range_value_t<Range>> share_of(Range&& all, int64_t usual = 1) {
+  Share share(usual);
+  std::vector<std::ranges::range_value_t<Range>> taken;
+  for (auto&& element : all)
+    if (share.takes_next()) taken.push_back(element);
+  return taken;
+}
 
 struct Squares {
   double error, norm; // ‖a−b‖², ‖b‖²

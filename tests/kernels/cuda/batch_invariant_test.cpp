@@ -101,9 +101,7 @@ TEST_CASE("CUDA: batch-invariant logits are the same alone, among others and in 
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::Share share;
-  for (const quant::FormatInfo& format : quant::formats()) {
-    if (!share.takes_next()) continue;
+  for (const quant::FormatInfo& format : tests::share_of(quant::formats())) {
     CAPTURE(format.name);
     RandomProgram model(seed);
     RandomProgram::Shape shape;

@@ -71,9 +71,7 @@ TEST_CASE("CUDA: experts that the CPU computes give the result of the GPU's, in 
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::Share share;
-  for (const quant::FormatInfo& format : quant::formats()) {
-    if (!share.takes_next()) continue;
+  for (const quant::FormatInfo& format : tests::share_of(quant::formats())) {
     CAPTURE(format.name);
     for (const int64_t copies : {1, 3}) {
       tests::RandomProgram model = small_moe(seed, format.type, copies == 3);

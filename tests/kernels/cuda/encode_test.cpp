@@ -36,9 +36,7 @@ std::unique_ptr<kernels::cuda::Encoder> encoder() {
 TEST_CASE("the GPU encodes every type of a file") {
   const auto gpu = encoder();
   if (!gpu) return;
-  tests::Share share;
-  for (const FormatInfo& info : formats()) {
-    if (!share.takes_next()) continue;
+  for (const FormatInfo& info : tests::share_of(formats())) {
     CAPTURE(info.name);
     CHECK(gpu->can_encode(info.type) == info.stored());
   }
@@ -54,9 +52,7 @@ TEST_CASE("the GPU writes the bytes that the CPU writes, with importance and wit
   const std::vector<float> weights = random_weights(random, rows, cols);
   std::vector<float> importance = random_weights(random, 1, cols);
   for (float& factor : importance) factor = std::abs(factor);
-  tests::Share share;
-  for (const FormatInfo& info : formats()) {
-    if (!share.takes_next()) continue;
+  for (const FormatInfo& info : tests::share_of(formats())) {
     if (!gpu->can_encode(info.type)) continue;
     CAPTURE(info.name);
     for (const std::span<const float> factors : {std::span<const float>(), std::span<const float>(importance)}) {
@@ -78,9 +74,7 @@ TEST_CASE("the GPU decodes every type as the CPU does before it encodes") {
   std::mt19937_64 random(seed);
   const int64_t rows = 5, cols = 512;
   const std::vector<float> weights = random_weights(random, rows, cols);
-  tests::Share share;
-  for (const FormatInfo& info : formats()) {
-    if (!share.takes_next()) continue;
+  for (const FormatInfo& info : tests::share_of(formats())) {
     if (!can_encode(info.type)) continue;
     CAPTURE(info.name);
     Bytes packed(rows * info.row_bytes(cols)), expected(4 * rows * cols), actual(expected.size());

@@ -113,9 +113,7 @@ TEST_CASE("CUDA: an embedding table of any format gives its rows, bit for bit") 
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::Share share;
-  for (const quant::FormatInfo& format : quant::formats()) {
-    if (!share.takes_next()) continue;
+  for (const quant::FormatInfo& format : tests::share_of(quant::formats())) {
     CAPTURE(format.name);
     RandomProgram model(seed);
     const int64_t cols =
@@ -342,9 +340,7 @@ TEST_CASE("CUDA: broken weights give broken logits, not a crash") {
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::Share share;
-  for (const quant::FormatInfo& format : quant::formats()) {
-    if (!share.takes_next()) continue;
+  for (const quant::FormatInfo& format : tests::share_of(quant::formats())) {
     CAPTURE(format.name);
     for (const int experts : {0, 2})
       if (!experts || format.type == Type::Q4_K) tests::check_broken_weights(with({}), seed, format.type, experts);

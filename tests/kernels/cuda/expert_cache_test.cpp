@@ -195,9 +195,7 @@ TEST_CASE("CUDA: decoding with experts in the host's memory gives the same token
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::Share share;
-  for (const quant::FormatInfo& format : quant::formats()) {
-    if (!share.takes_next()) continue;
+  for (const quant::FormatInfo& format : tests::share_of(quant::formats())) {
     CAPTURE(format.name);
     const tests::RandomProgram model = small_model(seed, format.type);
     core::ExecutorConfig config = tests::fast_config();
@@ -247,9 +245,7 @@ TEST_CASE("CUDA: decoding with experts in the file gives the same tokens, and re
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::Share share;
-  for (const quant::FormatInfo& format : quant::formats()) {
-    if (!share.takes_next()) continue;
+  for (const quant::FormatInfo& format : tests::share_of(quant::formats())) {
     CAPTURE(format.name);
     const tests::RandomProgram model = small_model(seed, format.type);
     const cuda::ExpertSizes sizes = cuda::expert_sizes(cuda::expert_groups(model.program));

@@ -57,9 +57,7 @@ TEST_CASE("feedback on the GPU loses what it loses on the CPU, in every type tha
   cpu.add(x);
   gpu->add(x);
   const auto weights = random_weights(random, rows * cols);
-  tests::Share share;
-  for (const quant::FormatInfo& info : quant::stored_formats()) {
-    if (!share.takes_next()) continue;
+  for (const quant::FormatInfo& info : tests::share_of(quant::stored_formats())) {
     if (!quant::can_encode_with_feedback(info.type)) continue;
     CAPTURE(info.name);
     std::vector<std::byte> plain(static_cast<size_t>(rows * info.row_bytes(cols))), on_cpu(plain.size()),

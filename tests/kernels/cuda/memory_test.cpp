@@ -51,9 +51,7 @@ void check_plan(const core::Program& program, const core::ExecutorConfig& config
 TEST_CASE("CUDA: an executor allocates what was planned, for every recipe of the reference") {
   REQUIRE_DEVICE();
   REQUIRE_REFERENCE();
-  tests::Share share;
-  for (const std::string& name : tests::known_recipes()) {
-    if (!share.takes_next()) continue;
+  for (const std::string& name : tests::share_of(tests::known_recipes())) {
     CAPTURE(name);
     const gguf::File file = tests::Recipe(name).open();
     const core::Program program = models::build_program(file);
@@ -97,9 +95,7 @@ TEST_CASE("CUDA: an executor allocates what was planned, whatever its heads, bat
 
 TEST_CASE("CUDA: an executor allocates what was planned, for every shape of bench that the GPU has room for") {
   REQUIRE_DEVICE();
-  tests::Share share;
-  for (const models::Shape& shape : models::shapes()) {
-    if (!share.takes_next()) continue;
+  for (const models::Shape& shape : tests::share_of(models::shapes())) {
     CAPTURE(shape.name);
     const tests::TemporaryFolder folder;
     models::Shape without_heads = shape;

@@ -76,9 +76,7 @@ TEST_CASE("CUDA: matrices of heads give prompts what they should, in every forma
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::Share share;
-  for (const quant::FormatInfo& format : quant::formats()) {
-    if (!share.takes_next()) continue;
+  for (const quant::FormatInfo& format : tests::share_of(quant::formats())) {
     CAPTURE(format.name);
     RandomProgram model(seed ^ static_cast<uint64_t>(format.type));
     const int64_t unit = std::max<int64_t>(format.block_weights, 32);

@@ -125,9 +125,7 @@ TEST_CASE("CUDA: products are right for any number of tokens, rows and columns, 
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::Share share;
-  for (const quant::FormatInfo& format : quant::formats()) {
-    if (!share.takes_next()) continue;
+  for (const quant::FormatInfo& format : tests::share_of(quant::formats())) {
     CAPTURE(format.name);
     RandomProgram model(seed ^ static_cast<uint64_t>(format.type));
     const int64_t cols =
@@ -400,9 +398,7 @@ TEST_CASE("CUDA: a token's experts are added up with all that goes into their su
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::Share share;
-  for (const quant::FormatInfo& format : quant::formats()) {
-    if (!share.takes_next()) continue;
+  for (const quant::FormatInfo& format : tests::share_of(quant::formats())) {
     CAPTURE(format.name);
     const Type type = format.type;
     RandomProgram model(seed ^ static_cast<uint64_t>(type));
@@ -473,9 +469,7 @@ TEST_CASE("CUDA: experts that few tokens chose each give what they should, in ev
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::Share share;
-  for (const quant::FormatInfo& format : quant::formats()) {
-    if (!share.takes_next()) continue;
+  for (const quant::FormatInfo& format : tests::share_of(quant::formats())) {
     CAPTURE(format.name);
     RandomProgram model(seed ^ static_cast<uint64_t>(format.type));
     const int64_t unit = std::max<int64_t>(format.block_weights, 32);
@@ -494,9 +488,7 @@ TEST_CASE("CUDA: experts that many tokens chose each give what they should, in e
   REQUIRE_DEVICE();
   const uint64_t seed = tests::fresh_seed();
   CAPTURE(seed);
-  tests::Share share;
-  for (const quant::FormatInfo& format : quant::formats()) {
-    if (!share.takes_next()) continue;
+  for (const quant::FormatInfo& format : tests::share_of(quant::formats())) {
     CAPTURE(format.name);
     RandomProgram model(seed ^ static_cast<uint64_t>(format.type));
     const int64_t unit = std::max<int64_t>(format.block_weights, 32);

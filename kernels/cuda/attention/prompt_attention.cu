@@ -7,7 +7,7 @@
 // to token. kRagged: other widths up to 128, with zeros behind the rows in shared memory.
 #include "kernels/cuda/attention/prompt_attention.cuh"
 #include "kernels/cuda/attention/wide_prompt_attention.h"
-#include "kernels/cuda/runtime/wgmma_96.cuh"
+#include "kernels/cuda/runtime/wgmma_attention.cuh"
 
 #include <algorithm>
 

@@ -9,7 +9,7 @@
 // barrier, so that scores begin with the first tile. Latent keys stay in their slots until their outputs are done.
 #include "core/host_device/round_up.h"
 #include "kernels/cuda/attention/wide_prompt_tile.cuh"
-#include "kernels/cuda/runtime/wgmma_wide_heads.cuh"
+#include "kernels/cuda/runtime/wgmma_attention.cuh"
 
 namespace ridge::kernels::cuda {
 namespace {
